@@ -1,0 +1,7 @@
+"""treadle: an LLM serving runtime for agent loops. Importing it imports neither torch nor the runtime."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
+
+__all__ = ["__version__"]

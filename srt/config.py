@@ -1,0 +1,86 @@
+"""ServerConfig: nested frozen sections, each default once, here; and `resolve`, which is pure.
+
+Sections are passed down, never the whole. Flags are rows of `treadle/flags.py`; an alias or an
+ignored flag of another server never becomes a field. At most 60 fields in all.
+Values of "auto" or -1 are settled by `resolve` and never seen by the runtime.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSection:
+    path: str = ""
+    tokenizer_path: str = ""  # "" : the model path
+    served_name: str = ""  # "" : the model path
+    load_format: str = "auto"  # auto | safetensors | gguf | dummy
+    dtype: str = "auto"  # auto | float32 | bfloat16 | float16: arithmetic of unquantised layers
+    quantization: str = "auto"  # auto | none | q8_0 (int8 in groups of 32); auto: q8_0 for GGUF
+    context_len: int = -1  # -1: from the checkpoint
+    override_args: str = "{}"  # JSON merged into the model's config
+    chat_template: str = ""  # "" : the tokenizer's; a built-in name, a file, or template text
+    sampling_defaults: str = "model"  # model | openai
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSection:
+    page_size: int = 16  # tokens; even
+    max_total_tokens: int = -1  # cap of global-KV tokens; -1: what the budget gives
+    memory_bytes: int = -1  # budget of pages and windows; -1: a share of what is free
+    memory_fraction: float = -1.0  # of device memory; -1: by device
+    kv_dtype: str = "auto"  # auto | float32 | bfloat16
+    prefix_cache: bool = True
+    eviction_policy: str = "lru"
+    replay_mode: str = "bounded"  # bounded | exact | off
+    replay_slope: int = -1  # rows more per window layer downwards; -1: by model
+    replay_depth: int = 1  # windows at the top layer
+    adopt_min_saving: int = -1  # tokens a hit must save; -1: page_size
+    check_invariants: bool = False  # CacheManager.check() after every step
+
+
+@dataclass(frozen=True, slots=True)
+class SchedSection:
+    max_running: int = -1  # slots; -1: by device
+    max_queued: int = -1  # -1: no limit
+    chunk_tokens: int = -1  # rows of prompt per step; -1: by device
+    policy: str = "fcfs"  # fcfs | lpm | random | dfs-weight | lof
+    conservativeness: float = 1.0
+    overlap: bool = True  # plan one step ahead of the last commit
+    seed: int = -1  # of request seeds; -1: random
+    decode_log_interval: int = 40  # steps between status lines
+    watchdog_s: float = 300.0  # a step longer than this ends the replica
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelSection:
+    device: str = "auto"  # auto | cpu | cuda
+    tp_size: int = 1
+    num_threads: int = -1  # CPU arithmetic threads per worker; -1: physical cores / tp
+
+
+@dataclass(frozen=True, slots=True)
+class NetSection:
+    host: str = "127.0.0.1"
+    port: int = 30000
+    api_key: str = ""
+    keep_alive_s: int = 330  # agents idle up to 300 s between turns on a pooled socket
+    transport: str = "ipc"  # ipc | tcp: ZeroMQ between our processes
+    strict_model_name: bool = False
+    cache_report: bool = True
+    stream_interval: int = 1  # tokens per stream event
+    max_body_bytes: int = 64 << 20
+    warmup: bool = True
+    log_level: str = "info"
+    log_level_http: str = ""
+    log_requests: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    model: ModelSection = field(default_factory=ModelSection)
+    cache: CacheSection = field(default_factory=CacheSection)
+    sched: SchedSection = field(default_factory=SchedSection)
+    parallel: ParallelSection = field(default_factory=ParallelSection)
+    net: NetSection = field(default_factory=NetSection)

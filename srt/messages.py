@@ -1,0 +1,308 @@
+"""Every type that crosses a process boundary. Frozen values; `net/wire.py` turns them into frames.
+
+Owns no behaviour beyond reading itself. Fields of type `array('i')` travel as raw little-endian
+int32 frames beside the JSON frame, because id lists as text are the one thing that costs.
+
+    tokenizer --GenerateRequest, AbortRequest, Flush--> scheduler --StepPlan, Shutdown--> workers
+    tokenizer <--TokenOutput, FlushDone, Ready, Stats-- scheduler <--StepResult, Ready--- worker 0
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, NewType
+
+PageId = NewType("PageId", int)
+SlotId = NewType("SlotId", int)
+RequestId = NewType("RequestId", str)
+
+SPAN_FIELDS = 5
+FROM_DEVICE = -1  # token id in a plan that the worker takes from the slot's device state
+
+
+def ids() -> array[int]:
+    """An empty id array (int32)."""
+    return array("i")
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """What the sampler and the finish rules need. Stop strings stay in the tokenizer process.
+
+    Units: tokens. `temperature` below 1e-6 is greedy. `top_k` -1 is off. `seed` None draws one at
+    admission. Repetition penalty covers prompt and output, the other two penalties output only.
+    """
+
+    max_new_tokens: int
+    min_new_tokens: int = 0
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = -1
+    min_p: float = 0.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int | None = None
+    stop_token_ids: tuple[int, ...] = ()  # includes the model's EOS ids unless ignore_eos
+    logit_bias: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def has_penalties(self) -> bool:
+        return (
+            self.frequency_penalty != 0.0
+            or self.presence_penalty != 0.0
+            or self.repetition_penalty != 1.0
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    rid: RequestId
+    prompt_ids: array[int]
+    sampling: SamplingParams
+    namespace: tuple[tuple[str, str], ...] = ()  # typed cache-scope fields, rule T26
+    session: str | None = None
+    replay_mode: str | None = None  # "bounded" | "exact" | "off"; None: the server's default
+    replay_slope: int | None = None
+    top_logprobs: int | None = None  # None: no logprobs; 0: the sampled token's only
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AbortRequest:
+    rid: RequestId
+    reason: str  # "client" (disconnect), "user" (/abort_request), "stop" (stop string seen)
+
+
+@dataclass(frozen=True, slots=True)
+class AbortAll:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Empty the prefix cache. Answered by `FlushDone` with the same token."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlushDone:
+    token: int
+    ok: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatsRequest:
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Scheduler counters and gauges, read from state when asked. Keys are plain names
+    (`running`, `pages_free`, `prefix_hit_tokens`); `metrics.py` knows what each is called outside.
+    Keys with a label are spelled `name{label=value}`.
+    """
+
+    token: int
+    counters: dict[str, float]
+    gauges: dict[str, float]
+
+
+class RowSpan(NamedTuple):
+    """Consecutive rows `[start, end)` of one request in one step.
+
+    Rows below `computed` are replayed: they refill windows and write no global KV. Rows from
+    `computed` on are new and write both. `sample` is 1 when the last row's logits are sampled.
+    """
+
+    slot: int
+    start: int
+    computed: int
+    end: int
+    sample: int
+
+
+@dataclass(frozen=True, slots=True)
+class PageUpdate:
+    """Write `pages` into the page-table row of `slot`, from index `first` on."""
+
+    slot: int
+    first: int
+    pages: array[int]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotReset:
+    """A request enters (or re-enters) a slot: rings are emptied, sampler state is replaced.
+
+    `floor` is the first position that will be run (nothing below is in the rings); `hit` is the
+    adopted length H. The replay shape of the hit: `slope` rows more per layer downwards, `depth`
+    windows at the top (uniform replay is slope 0). `num_output` sampled tokens exist already
+    (resume); `history` holds all known ids when penalties need them, else it is empty.
+    """
+
+    slot: int
+    floor: int
+    hit: int
+    slope: int
+    depth: int
+    prompt_len: int
+    num_output: int
+    sampling: SamplingParams
+    top_logprobs: int | None = None
+    history: array[int] = field(default_factory=ids)
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """One forward. `span_data` holds `SPAN_FIELDS` ints per span; `token_ids` one id per row in
+    span order, `FROM_DEVICE` where the id is the slot's last sampled token, still on the device.
+    """
+
+    step: int
+    span_data: array[int]
+    token_ids: array[int]
+    resets: tuple[SlotReset, ...] = ()
+    pages: tuple[PageUpdate, ...] = ()
+
+    def spans(self) -> Iterator[RowSpan]:
+        data = self.span_data
+        for i in range(0, len(data), SPAN_FIELDS):
+            yield RowSpan(*data[i : i + SPAN_FIELDS])
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """Natural log of the raw model softmax (no penalties, no temperature)."""
+
+    logprob: float
+    top_ids: tuple[int, ...] = ()
+    top_logprobs: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """Answer of worker rank 0. One id per sampled span, in plan order. `bad` holds indexes of
+    sampled spans whose logits were not finite (rule T13). `logprobs` is empty when no slot asked,
+    else as long as `token_ids` with None where not asked. `layer_rows` is the sum over layers of
+    rows run; `run_ms` the wall time of the forward.
+    """
+
+    step: int
+    token_ids: array[int]
+    logprobs: tuple[TokenLogprob | None, ...] = ()
+    bad: tuple[int, ...] = ()
+    layer_rows: int = 0
+    run_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """B37: cached and replayed are those of the first admission and never change."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    replayed_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """`reason`: "stop" (`matched` is the id), "length", "abort" (`message`, `status`)."""
+
+    reason: str
+    matched: int | None = None
+    message: str = ""
+    status: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOutput:
+    rid: RequestId
+    token_ids: tuple[int, ...]
+    usage: Usage
+    finish: Finish | None = None
+    logprobs: tuple[TokenLogprob | None, ...] = ()
+    queue_s: float = 0.0  # admission minus arrival, of the first admission
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOutput:
+    """The new ids of all requests of a step; also terminal events that no step caused."""
+
+    outputs: tuple[RequestOutput, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A process has finished starting. Workers report capacities; others leave them 0."""
+
+    role: str  # "worker", "scheduler", "tokenizer"
+    rank: int
+    num_pages: int = 0
+    num_slots: int = 0
+    weight_bytes: int = 0
+    kv_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Loading progress of a worker, for the launcher's bar."""
+
+    rank: int
+    done_bytes: int
+    total_bytes: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A process cannot start or go on; the message is for the user."""
+
+    role: str
+    rank: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    reason: str
+
+
+Message = (
+    GenerateRequest
+    | AbortRequest
+    | AbortAll
+    | Flush
+    | FlushDone
+    | StatsRequest
+    | Stats
+    | StepPlan
+    | StepResult
+    | TokenOutput
+    | Ready
+    | Progress
+    | Failed
+    | Shutdown
+)
+
+TAGS: dict[str, type[Message]] = {
+    "gen": GenerateRequest,
+    "abort": AbortRequest,
+    "abort_all": AbortAll,
+    "flush": Flush,
+    "flush_done": FlushDone,
+    "stats_req": StatsRequest,
+    "stats": Stats,
+    "plan": StepPlan,
+    "result": StepResult,
+    "out": TokenOutput,
+    "ready": Ready,
+    "progress": Progress,
+    "failed": Failed,
+    "shutdown": Shutdown,
+}
