@@ -1,0 +1,127 @@
+"""What every child process does first and last: read its boot record, watch its parent, report.
+
+A child is started as `python -m treadle.srt.procs.<name>` with a `Boot` as JSON on standard input.
+`run_child` turns whatever ends its main function into at most one `Failed` to the launcher and an
+exit status. A child never outlives the launcher, however that died.
+
+What arrives in the inbox of each role (senders in brackets), besides the traffic of requests:
+
+    tokenizer  Ready(role="scheduler", num_pages, num_slots) [launcher]: the replica is up; until
+               then /health answers 503. Answer with Ready("tokenizer") once requests are accepted.
+               Failed [launcher]: another process died; answer all clients with `WorkerLost`,
+               accept no more, exit within two seconds.
+               Shutdown [launcher]: accept no more, let running requests end for a short while,
+               exit 0.
+    scheduler  Ready(role="worker", num_pages, num_slots) [launcher]: capacities; answered with
+               Ready("scheduler", ...same numbers) to the launcher. Shutdown [launcher]: exit 0.
+    worker     StepPlan [scheduler]; Shutdown [launcher]: exit 0.
+    launcher   Ready, Progress, Failed [all].
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import setproctitle
+
+from ..config import ServerConfig
+from ..errors import InvariantBroken, TreadleError
+from ..log import setup_logging
+from ..messages import Failed
+from ..model_config import ModelConfig
+from ..net.ipc import Endpoints, Hub, Outbox
+from ..net.typed import dump_json, load_json
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+PARENT_POLL_S = 0.5
+ORPHAN_GRACE_S = 4.0  # for a tokenizer process to answer its clients after the launcher's death
+LAST_WORD_MS = 1000  # how long a closing child waits for its report to leave
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """`config` is resolved; `model_path` is a local file or folder. `run_folder` holds sockets."""
+
+    role: str  # "tokenizer", "scheduler", "worker"
+    rank: int
+    config: ServerConfig
+    model_config: ModelConfig
+    model_path: str
+    endpoints: Endpoints
+    run_folder: str
+    launcher_pid: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.role}{self.rank}" if self.role == "worker" else self.role
+
+
+ChildMain = Callable[[Boot, Hub, Outbox], None]
+
+
+def write_boot(boot: Boot) -> bytes:
+    return dump_json(boot)
+
+
+def read_boot() -> Boot:
+    """The record on standard input. Raises WireError."""
+    return load_json(Boot, sys.stdin.buffer.read())
+
+
+def run_child(main: ChildMain, *, on_orphaned: int = signal.SIGKILL) -> int:
+    """Runs `main(boot, hub, launcher)` as a child process; returns the exit status.
+
+    `on_orphaned` is the signal this process gets when the launcher dies: SIGTERM for a process
+    that has clients to answer, which then has `ORPHAN_GRACE_S` before it is killed.
+    """
+    boot = read_boot()
+    setup_logging(boot.config.net.log_level, boot.name)
+    setproctitle.setproctitle(f"treadle::{boot.name}")
+    watch_parent(boot, on_orphaned)
+    with Hub() as hub:
+        launcher = hub.outbox(boot.endpoints.launcher, linger_ms=LAST_WORD_MS)
+        try:
+            main(boot, hub, launcher)
+        except Exception as e:  # the top of a process
+            launcher.send(Failed(boot.role, boot.rank, _describe(e)))
+            return 1
+    return 0
+
+
+def watch_parent(boot: Boot, on_orphaned: int) -> None:
+    """Two watches, since the kernel's is tied to the thread that started us and may be missing."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_PDEATHSIG, on_orphaned, 0, 0, 0)
+    threading.Thread(
+        target=_poll_parent, args=(boot, on_orphaned), name="parent-watch", daemon=True
+    ).start()
+
+
+def _poll_parent(boot: Boot, on_orphaned: int) -> None:
+    while os.getppid() == boot.launcher_pid:
+        time.sleep(PARENT_POLL_S)
+    if on_orphaned != signal.SIGKILL:
+        os.kill(os.getpid(), on_orphaned)
+        time.sleep(ORPHAN_GRACE_S)
+    shutil.rmtree(Path(boot.run_folder), ignore_errors=True)
+    os._exit(1)
+
+
+def _describe(error: Exception) -> str:
+    """One line for the user. The trace of what only a bug can raise goes to the log."""
+    if isinstance(error, TreadleError) and not isinstance(error, InvariantBroken):
+        return error.message
+    if isinstance(error, (OSError, MemoryError)):
+        return f"{type(error).__name__}: {error}"
+    logging.getLogger(__name__).error("process_failed", exc_info=error)
+    return f"{type(error).__name__}: {error}"
