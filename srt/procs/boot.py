@@ -8,8 +8,8 @@ What arrives in the inbox of each role (senders in brackets), besides the traffi
 
     tokenizer  Ready(role="scheduler", num_pages, num_slots) [launcher]: the replica is up; until
                then /health answers 503. Answer with Ready("tokenizer") once requests are accepted.
-               Failed [launcher]: another process died; answer all clients with `WorkerLost`,
-               accept no more, exit within two seconds.
+               Failed [launcher]: another process (or the launcher) died; answer all clients
+               with `WorkerLost`, accept no more, exit 1 within two seconds.
                Shutdown [launcher]: accept no more, let running requests end for a short while,
                exit 0.
     scheduler  Ready(role="worker", num_pages, num_slots) [launcher]: capacities; answered with
@@ -30,7 +30,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import setproctitle
 
@@ -43,8 +42,8 @@ from ..net.ipc import Endpoints, Hub, Outbox
 from ..net.typed import dump_json, load_json
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-PARENT_POLL_S = 0.5
-ORPHAN_GRACE_S = 4.0  # for a tokenizer process to answer its clients after the launcher's death
+PARENT_POLL_S = 0.25
+ORPHAN_GRACE_S = 3.0  # for a tokenizer process to answer its clients after the launcher's death
 LAST_WORD_MS = 1000  # how long a closing child waits for its report to leave
 
 
@@ -78,16 +77,16 @@ def read_boot() -> Boot:
     return load_json(Boot, sys.stdin.buffer.read())
 
 
-def run_child(main: ChildMain, *, on_orphaned: int = signal.SIGKILL) -> int:
+def run_child(main: ChildMain, *, has_clients: bool = False) -> int:
     """Runs `main(boot, hub, launcher)` as a child process; returns the exit status.
 
-    `on_orphaned` is the signal this process gets when the launcher dies: SIGTERM for a process
-    that has clients to answer, which then has `ORPHAN_GRACE_S` before it is killed.
+    With `has_clients` the launcher's death arrives as a `Failed` in the process's own inbox, and
+    `ORPHAN_GRACE_S` later the process ends; without, it is killed at once.
     """
     boot = read_boot()
     setup_logging(boot.config.net.log_level, boot.name)
     setproctitle.setproctitle(f"treadle::{boot.name}")
-    watch_parent(boot, on_orphaned)
+    watch_parent(boot, has_clients=has_clients)
     with Hub() as hub:
         launcher = hub.outbox(boot.endpoints.launcher, linger_ms=LAST_WORD_MS)
         try:
@@ -98,22 +97,24 @@ def run_child(main: ChildMain, *, on_orphaned: int = signal.SIGKILL) -> int:
     return 0
 
 
-def watch_parent(boot: Boot, on_orphaned: int) -> None:
-    """Two watches, since the kernel's is tied to the thread that started us and may be missing."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(PR_SET_PDEATHSIG, on_orphaned, 0, 0, 0)
+def watch_parent(boot: Boot, *, has_clients: bool) -> None:
+    """Polls for the parent's death; a process without clients asks the kernel for SIGKILL too."""
+    if not has_clients:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     threading.Thread(
-        target=_poll_parent, args=(boot, on_orphaned), name="parent-watch", daemon=True
+        target=_poll_parent, args=(boot, has_clients), name="parent-watch", daemon=True
     ).start()
 
 
-def _poll_parent(boot: Boot, on_orphaned: int) -> None:
+def _poll_parent(boot: Boot, has_clients: bool) -> None:
     while os.getppid() == boot.launcher_pid:
         time.sleep(PARENT_POLL_S)
-    if on_orphaned != signal.SIGKILL:
-        os.kill(os.getpid(), on_orphaned)
+    if has_clients:
+        with Hub() as hub:
+            inbox = hub.outbox(boot.endpoints.tokenizer, linger_ms=LAST_WORD_MS)
+            inbox.send(Failed("launcher", 0, "the launcher died"))
         time.sleep(ORPHAN_GRACE_S)
-    shutil.rmtree(Path(boot.run_folder), ignore_errors=True)
+    shutil.rmtree(boot.run_folder, ignore_errors=True)
     os._exit(1)
 
 
