@@ -7,7 +7,9 @@ Values of "auto" or -1 are settled by `resolve` and never seen by the runtime.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +86,8 @@ class ServerConfig:
     sched: SchedSection = field(default_factory=SchedSection)
     parallel: ParallelSection = field(default_factory=ParallelSection)
     net: NetSection = field(default_factory=NetSection)
+
+
+def cache_folder() -> Path:
+    """Where model files that we join are kept: `$TREADLE_CACHE`, else `~/.cache/treadle`."""
+    return Path(os.environ.get("TREADLE_CACHE") or Path.home() / ".cache" / "treadle")

@@ -1,7 +1,7 @@
 """ModelConfig: what a checkpoint says about its structure, read from metadata alone; no torch.
 
-One value for every family: per-layer kinds and sizes. Readers of the two metadata forms
-(`config.json`, GGUF keys) live in `loader/metadata.py`; here are only the facts and what follows.
+One value for every family: per-layer kinds and sizes. Readers of the two metadata forms are
+`hf_config.py` (`config.json`) and `gguf_config.py`; here are only the facts and what follows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class LayerConfig:
 class ModelConfig:
     """`window` counts the row itself: row p sees keys p-window+1 .. p. 0 when there is none."""
 
-    architecture: str  # "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Gemma3ForCausalLM"
+    architecture: (
+        str  # "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Gemma3ForCausalLM"
+    )
     model_type: str  # "llama", "qwen2", "qwen3", "gemma3_text"
     vocab_size: int
     hidden_size: int
