@@ -1,0 +1,129 @@
+"""KVLayout: what a page and a slot cost in bytes; and how many of each a memory budget holds.
+
+A page is P positions of every global layer. A slot's share is one ring per window layer:
+
+    page    P rows x (K, V) x global layers
+    slot    C rows x (K, V) x window layers                    row of position q: slot * C + q % C
+            C = align_up(W + draft tokens, row alignment)      S3: one row less only worsens text
+
+Page 0 and slot 0 are sinks of padding rows and are counted, because they are allocated.
+The budget is for pages and rings; scratch of the attention is the worker's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..config import CacheSection
+from ..errors import ConfigError
+from ..model_config import ModelConfig
+
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayout:
+    """Sizes of one rank. `row_bytes`: K and V of one position in one layer."""
+
+    page_size: int
+    row_bytes: int
+    num_global: int
+    num_window: int
+    window: int
+    ring_rows: int
+
+    @classmethod
+    def from_config(
+        cls, model: ModelConfig, cache: CacheSection, draft_tokens: int, row_align: int
+    ) -> KVLayout:
+        """`draft_tokens`: rows a verify step may write beyond the committed length (0 without
+        speculation). `row_align`: ring rows are a multiple of it. Raises: ConfigError."""
+        if cache.page_size < 2 or cache.page_size % 2:
+            raise ConfigError(f"page_size {cache.page_size} must be even and at least 2")
+        if cache.kv_dtype not in DTYPE_BYTES:
+            raise ConfigError(f"kv_dtype {cache.kv_dtype!r} must be one of {tuple(DTYPE_BYTES)}")
+        num_window = len(model.window_layers)
+        if num_window and model.window < 1:
+            raise ConfigError(f"window {model.window} must be positive: {num_window} window layers")
+        return cls(
+            page_size=cache.page_size,
+            row_bytes=2 * model.num_kv_heads * model.head_dim * DTYPE_BYTES[cache.kv_dtype],
+            num_global=len(model.global_layers),
+            num_window=num_window,
+            window=model.window if num_window else 0,
+            ring_rows=align_up(model.window + draft_tokens, row_align) if num_window else 0,
+        )
+
+    @property
+    def token_bytes(self) -> int:
+        """Global KV of one position."""
+        return self.num_global * self.row_bytes
+
+    @property
+    def page_bytes(self) -> int:
+        return self.page_size * self.token_bytes
+
+    @property
+    def slot_bytes(self) -> int:
+        """Rings of one slot."""
+        return self.num_window * self.ring_rows * self.row_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Counts include page 0 and slot 0. `max_request_tokens`: longest context one request can
+    ever have; a prompt that cannot fit is refused at the door (T45)."""
+
+    num_pages: int
+    num_slots: int
+    pages_bytes: int
+    slots_bytes: int
+    max_request_tokens: int
+
+
+def plan_capacity(
+    layout: KVLayout,
+    budget_bytes: int,
+    max_running: int,
+    cap_tokens: int,
+    context_len: int,
+    chunk_tokens: int,
+) -> Capacity:
+    """Split `budget_bytes`: rings of `max_running` + 1 slots first, the rest is pages.
+
+    `cap_tokens`: upper limit of global-KV tokens, -1 for none. Raises: ConfigError naming the
+    values when no slot fits, or when the pages cannot hold one chunk and a page (section 5).
+    """
+    if max_running < 1:
+        raise ConfigError(f"max_running {max_running} must be at least 1")
+    slots_bytes = (max_running + 1) * layout.slot_bytes
+    if slots_bytes >= budget_bytes:
+        raise ConfigError(
+            f"memory budget of {budget_bytes} bytes does not hold the windows of max_running "
+            f"{max_running} (+1) slots: {slots_bytes} bytes, {layout.slot_bytes} each"
+        )
+    # A model of window layers only has free pages; one page per context row is then enough.
+    widest = -(-context_len // layout.page_size) * max_running + 1
+    num_pages = (budget_bytes - slots_bytes) // layout.page_bytes if layout.page_bytes else widest
+    if cap_tokens >= 0:
+        num_pages = min(num_pages, cap_tokens // layout.page_size + 1)
+    usable_tokens = (num_pages - 1) * layout.page_size
+    need_tokens = min(chunk_tokens, context_len) + layout.page_size
+    if usable_tokens < need_tokens:
+        raise ConfigError(
+            f"{max(usable_tokens, 0)} tokens of KV pages are less than {need_tokens} = min("
+            f"chunk_tokens {chunk_tokens}, context {context_len}) + page_size {layout.page_size} "
+            f"(memory budget {budget_bytes} bytes, windows {slots_bytes} bytes, "
+            f"max_total_tokens {cap_tokens}, page {layout.page_bytes} bytes)"
+        )
+    return Capacity(
+        num_pages=num_pages,
+        num_slots=max_running + 1,
+        pages_bytes=num_pages * layout.page_bytes,
+        slots_bytes=slots_bytes,
+        max_request_tokens=min(context_len, usable_tokens),
+    )
+
+
+def align_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple

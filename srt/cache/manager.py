@@ -1,0 +1,280 @@
+"""CacheManager: the one door to pages, slots and the radix tree. Holds a `Lease` per request.
+
+Life of a lease, and who owns its pages (`protected_len`, T15, is always whole pages):
+
+    pages   [ tree, pinned          | private to the request      )
+            0                       protected_len                 len(pages) * P
+
+    admit     pins a hit, takes a slot; no private page yet. A refused admission left no trace (B30)
+    grow      private pages up to a length, evicting if needed
+    publish   moves the border: pages whose rows are committed go to the tree (T13)
+    release   unpins; private pages and slot leave through quarantine (T31)
+
+Nothing here decides when: the scheduler does, and it frees a lease in one place (T32). Invariants
+T1-T7 are counted by `check`. Not thread-safe; no wall time, so equal calls give equal pages.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+
+from ..errors import InvariantBroken
+from ..messages import ids
+from .invariants import check_conservation, check_leases
+from .lease import Admission, Lease, PrefixHit
+from .node import Match, Namespace, Run
+from .pages import PageAllocator
+from .radix import RadixTree
+from .replay import ReplayRule, ReplayShape
+from .slots import SlotAllocator
+
+_NO_MATCH = Match(0, 0, ())
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFacts:
+    """Counts include page 0 and slot 0, the sinks."""
+
+    num_pages: int
+    num_slots: int
+    page_size: int
+    prefix_cache: bool
+    eviction_policy: str
+
+
+class CacheManager:
+    def __init__(self, facts: CacheFacts, rule: ReplayRule) -> None:
+        """Raises: ConfigError for an unknown eviction policy."""
+        self.facts = facts
+        self.rule = rule
+        self.pages = PageAllocator(facts.num_pages)
+        self.slots = SlotAllocator(facts.num_slots)
+        # A prompt outranks outputs until the pool has turned over once since its last use.
+        self.tree = RadixTree(facts.page_size, facts.eviction_policy, facts.num_pages)
+        self.leases: set[Lease] = set()
+        self._query_tokens = 0
+        self._hit_tokens = 0
+        self._dropped_tokens = dict.fromkeys(("exactness", "logprob", "short"), 0)
+        self._dedup_pages = 0
+
+    @property
+    def available_pages(self) -> int:
+        """Pages that `grow` can still obtain now; those in quarantine come at a commit."""
+        return self.pages.num_free + self.tree.evictable_pages
+
+    def probe(self, ns: Namespace, tokens: array[int], limit: int, shape: ReplayShape) -> PrefixHit:
+        """The hit that `admit` would take now. Pure; O(matched tokens / page) memcmp's (T8).
+
+        `tokens`: all known ids. `limit`: at most `len(tokens) - 1`, less when earlier rows must be
+        computed (B26, B28)."""
+        return self._look(ns, tokens, limit, shape)[0]
+
+    def admit(
+        self,
+        ns: Namespace,
+        tokens: array[int],
+        limit: int,
+        shape: ReplayShape,
+        reserve_pages: int,
+        *,
+        resumed_prompt_len: int | None = None,
+    ) -> Admission | None:
+        """Pin the hit and take a slot, or return None with nothing changed (B30).
+
+        `reserve_pages`: all pages the request is expected to use counted from position 0, adopted
+        ones included, plus the scheduler's headroom. It is a check, not an allocation: the hit is
+        subtracted from it, and from what is evictable (T24); `grow` takes pages. A preempted
+        request gives `resumed_prompt_len`; it is counted in no hit statistics (B37)."""
+        if not self.slots.num_free:
+            return None
+        hit, found = self._look(ns, tokens, limit, shape)
+        adopted = hit.length // self.facts.page_size
+        if reserve_pages - adopted > self.available_pages - found.unpinned(adopted):
+            return None
+        slot = self.slots.take()
+        assert slot is not None
+        is_resume = resumed_prompt_len is not None
+        got = self.tree.acquire(ns, tokens, hit.length, is_resume=is_resume)
+        is_cold_like = not got.approx and self.rule.is_exact(shape, hit.length)
+        lease = Lease(
+            ns=ns,
+            slot=slot,
+            pages=got.pages,
+            pin=got.pin,
+            protected_len=hit.length,
+            prompt_len=len(tokens) if resumed_prompt_len is None else resumed_prompt_len,
+            approx=0 if is_cold_like else 1 + got.approx,
+            is_deterministic=self.rule.is_deterministic(shape),
+        )
+        self.leases.add(lease)
+        if not is_resume:
+            self._count(len(tokens), hit)
+        return Admission(hit, lease, got.pages[:])
+
+    def grow(self, lease: Lease, num_tokens: int) -> array[int] | None:
+        """Private pages so that positions below `num_tokens` have one: the new ids, to be written
+        from index `len(lease.pages) - len(result)`; empty when there are enough. None, with
+        nothing changed, when free and evictable pages do not suffice (T24)."""
+        count = -(-num_tokens // self.facts.page_size) - len(lease.pages)
+        if count <= 0:
+            return ids()
+        if count > self.available_pages:
+            return None
+        self.evict(count - self.pages.num_free)
+        pages = self.pages.take(count)
+        if pages is None:
+            raise InvariantBroken("T4: evictable pages could not be evicted")
+        lease.pages.extend(pages)
+        return pages
+
+    def publish(
+        self,
+        lease: Lease,
+        tokens: array[int],
+        upto: int,
+        step_in_flight: int | None,
+        *,
+        is_final: bool = False,
+    ) -> list[tuple[int, array[int]]]:
+        """Give the full pages below `upto` to the tree; return page-table updates (first, pages).
+
+        `tokens`: known ids, at least `upto`. `upto`: rows below it are committed (T13).
+        `step_in_flight`: newest launched step that is not committed; the duplicates that the tree
+        did not take are free after it (T14). `is_final`: the last call before `release`; exact
+        requests publish only then, since they must not be rebound while running (T16)."""
+        size = self.facts.page_size
+        start, end = lease.protected_len // size, upto // size
+        is_waiting = lease.is_deterministic and not is_final
+        if end <= start or is_waiting or not self.facts.prefix_cache:
+            return []
+        if end > len(lease.pages):
+            raise InvariantBroken(f"publish up to {upto} with {len(lease.pages)} pages")
+        own = lease.pages[start:end]
+        run = Run(tokens, start, end, own, lease.prompt_len // size, lease.approx)
+        done = self.tree.publish(lease.pin, run)
+        duplicates = done.retired
+        for first, pages in done.rebound:
+            duplicates.extend(lease.pages[first : first + len(pages)])
+            lease.pages[first : first + len(pages)] = pages
+            self._dedup_pages += len(pages)
+        old, lease.pin = lease.pin, done.pin
+        self.tree.unpin(old)
+        lease.protected_len = end * size
+        lease.approx = max(lease.approx, done.approx)
+        self._retire(duplicates, step_in_flight)
+        return done.rebound
+
+    def release(self, lease: Lease, in_flight_step: int | None) -> None:
+        """End a lease (finish, abort, preemption). Publish first what is worth keeping (T36, T43).
+
+        Published pages are evictable at once: a step in flight only reads them, and a later writer
+        runs after it. Private pages and the slot, which it may write, wait for its commit (T31).
+        Raises: InvariantBroken the second time (T32)."""
+        if lease not in self.leases:
+            raise InvariantBroken(f"lease of slot {lease.slot} is released twice")
+        self.leases.remove(lease)
+        self.tree.unpin(lease.pin)
+        self._retire(lease.pages[lease.protected_len // self.facts.page_size :], in_flight_step)
+        if in_flight_step is None:
+            self.slots.give_back(lease.slot)
+        else:
+            self.slots.quarantine(lease.slot, in_flight_step)
+
+    def committed(self, step: int) -> None:
+        """Step `step` is complete: what waited for it or an earlier one is free."""
+        self.pages.release(step)
+        self.slots.release(step)
+
+    def evict(self, count: int) -> int:
+        """Move up to `count` unpinned pages from the tree to the free list; returns how many."""
+        freed = self.tree.evict(count)
+        self.pages.give_back(freed)
+        return len(freed)
+
+    def flush(self) -> bool:
+        """Empty the tree. False, with nothing changed, while a lease is open (T25)."""
+        if self.leases:
+            return False
+        self.pages.give_back(self.tree.flush())
+        return True
+
+    def counters(self) -> dict[str, float]:
+        """Totals since start, in tokens or pages; resumed requests are not counted (B37)."""
+        dropped = {
+            f"prefix_hit_dropped_tokens{{reason={reason}}}": float(count)
+            for reason, count in self._dropped_tokens.items()
+        }
+        return dropped | {
+            "prefix_query_tokens": float(self._query_tokens),
+            "prefix_hit_tokens": float(self._hit_tokens),
+            "dedup_pages": float(self._dedup_pages),
+            "evicted_pages{kind=leaf}": float(self.tree.evicted_leaf_pages),
+            "evicted_pages{kind=tail}": float(self.tree.evicted_tail_pages),
+        }
+
+    def gauges(self) -> dict[str, float]:
+        """Read from state when asked. O(nodes)."""
+        nodes = list(self.tree.nodes())
+        resident = sum(len(node.pages) for node in nodes)
+        approximate = sum(len(node.pages) for node in nodes if node.approx)
+        return {
+            "pages{state=free}": float(self.pages.num_free),
+            "pages{state=evictable}": float(self.tree.evictable_pages),
+            "pages{state=protected}": float(self.tree.protected_pages),
+            "pages{state=private}": float(self.pages.num_taken - resident),
+            "pages{state=quarantine}": float(self.pages.num_quarantined),
+            "window_slots{state=free}": float(self.slots.num_free),
+            "window_slots{state=taken}": float(self.slots.num_taken),
+            "window_slots{state=quarantine}": float(self.slots.num_quarantined),
+            "tree_nodes": float(len(nodes)),
+            "tree_nonexact_ratio": approximate / resident if resident else 0.0,
+        }
+
+    def stats(self) -> dict[str, float]:
+        return self.counters() | self.gauges()
+
+    def check(self) -> None:
+        """Raises: InvariantBroken when a rule of T1-T7, T15 or T20 does not hold. O(pages)."""
+        self.tree.check()
+        self.pages.check()
+        self.slots.check()
+        check_conservation(self.pages, self.tree, self.leases, self.facts.page_size)
+        check_leases(self.slots, self.tree, self.leases, self.facts.page_size)
+
+    def _look(
+        self, ns: Namespace, tokens: array[int], limit: int, shape: ReplayShape
+    ) -> tuple[PrefixHit, Match]:
+        size = self.facts.page_size
+        is_off = self.rule.num_windows and shape.mode == "off"
+        if not self.facts.prefix_cache or is_off:
+            return PrefixHit(0, 0, 0, 0, ()), _NO_MATCH
+        found = self.tree.probe(ns, tokens, len(tokens) - 1)
+        allowed = found.exact if self.rule.is_deterministic(shape) else found.pages
+        capped = min(allowed, max(limit, 0) // size)
+        length = self.rule.adopt(shape, capped * size)
+        lost = (
+            ("exactness", (found.pages - allowed) * size),
+            ("logprob", (allowed - capped) * size),
+            ("short", capped * size - length),
+        )
+        hit = PrefixHit(
+            length=length,
+            start=self.rule.start(shape, length),
+            cost=self.rule.cost_rows(shape, length),
+            matched=found.pages * size,
+            dropped=tuple((reason, count) for reason, count in lost if count),
+        )
+        return hit, found
+
+    def _count(self, num_tokens: int, hit: PrefixHit) -> None:
+        self._query_tokens += num_tokens
+        self._hit_tokens += hit.length
+        for reason, count in hit.dropped:
+            self._dropped_tokens[reason] += count
+
+    def _retire(self, pages: array[int], step: int | None) -> None:
+        if step is None:
+            self.pages.give_back(pages)
+        else:
+            self.pages.quarantine(pages, step)

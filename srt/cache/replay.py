@@ -1,0 +1,208 @@
+"""Where a replay starts, which rows each layer runs, what it costs, and whether it is exact.
+
+After a prefix hit of H tokens the global KV of [0, H) is there and the window rings are empty. Rows
+[s, H) run again to refill them. Every number about those rows is made here and nowhere else: the
+scheduler asks `ReplayRule`, the worker reads the same `ReplaySchedule`.
+
+Rows alive before H, drawn for window layers 1..3 (bottom = 1), slope d, depth k:
+
+    entering layer 1   |<----------- k*W + 2d ----------->|H
+    after window 1     |<----------- k*W + 2d ----------->|     puts out out_rows(1)
+    after window 2           |<------- k*W + d ---------->|     keys: what window 1 put out
+    after window 3                                        |     nobody reads it: nothing is put out
+
+No layer runs a row that no layer above reads: with W-1 keys read below each row, a layer whose
+upper neighbour puts out r rows needs to put out r + W - 1 at most. Cutting there changes no result;
+with it slope W-1 runs L*(W-1) rows, the exact depth of 3.4, and the top window layer puts out none.
+Invariants: rows alive never grow upwards; a global layer passes rows through.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..config import CacheSection
+from ..errors import BadRequest, ConfigError
+from ..model_config import LayerKind, ModelConfig
+
+MODES = ("bounded", "exact", "off")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayShape:
+    """`slope` rows more per window layer downwards, `depth` windows at the top (3.4b)."""
+
+    mode: str
+    slope: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySchedule:
+    """The row schedule (B39): how many rows before an anchor are alive between layers.
+
+    `alive[l]` rows enter layer l, `alive[l + 1]` are left after it; it never grows upwards. For a
+    replay the anchor is the hit length. Trimming upper layers to the last rows of a prompt is the
+    same value with another `alive` and the prompt's end as anchor.
+    """
+
+    alive: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if any(upper > lower for lower, upper in zip(self.alive, self.alive[1:], strict=False)):
+            raise ValueError(f"rows alive grow upwards: {self.alive}")
+
+    @classmethod
+    def staircase(
+        cls, kinds: tuple[LayerKind, ...], window: int, slope: int, depth: int
+    ) -> ReplaySchedule:
+        """Schedule of a replay: `kinds` bottom first, `window` counts the row itself."""
+        left = kinds.count(LayerKind.WINDOW)
+        wanted = [depth * window + slope * (left - 1) if left else 0]
+        for kind in kinds:
+            left -= kind is LayerKind.WINDOW
+            wanted.append(depth * window + slope * left if kind is LayerKind.WINDOW else wanted[-1])
+        read = reach(kinds, window)
+        return cls(tuple(min(w, r) for w, r in zip(wanted, read, strict=True)))
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.alive) - 1
+
+    def entry_start(self, layer: int, hit: int) -> int:
+        """First row alive entering `layer`: the lowest row whose keys it computes."""
+        return max(0, hit - self.alive[layer])
+
+    def exit_start(self, layer: int, hit: int) -> int:
+        """First row alive after `layer`: the lowest row it puts out."""
+        return max(0, hit - self.alive[layer + 1])
+
+
+def reach(kinds: tuple[LayerKind, ...], window: int) -> tuple[int, ...]:
+    """Rows before a hit that a result at or after it can depend on, per gap between layers.
+
+    Entry l is for the input of layer l. A schedule with these rows everywhere is exact (3.4).
+    """
+    rows = [0]
+    for kind in reversed(kinds):
+        rows.append(rows[-1] + (window - 1 if kind is LayerKind.WINDOW else 0))
+    return tuple(reversed(rows))
+
+
+class ReplayRule:
+    """Adoption and provenance of hits for one model (B1-B3, B31). Immutable but for a cache."""
+
+    __slots__ = ("kinds", "window", "default", "min_saving", "num_windows", "_reach", "_schedules")
+
+    def __init__(
+        self, kinds: tuple[LayerKind, ...], window: int, default: ReplayShape, min_saving: int
+    ) -> None:
+        """`min_saving`: tokens a hit must save to be taken. Raises: ConfigError."""
+        self.kinds = kinds
+        self.window = window
+        self.num_windows = kinds.count(LayerKind.WINDOW)
+        self.min_saving = min_saving
+        self._reach = reach(kinds, window)
+        self._schedules: dict[tuple[int, int], ReplaySchedule] = {}
+        self.default = self._settle(default)
+
+    @classmethod
+    def from_config(cls, model: ModelConfig, cache: CacheSection) -> ReplayRule:
+        """Raises: ConfigError for a value out of range or not settled by `resolve`."""
+        if cache.adopt_min_saving < 0:
+            raise ConfigError(f"adopt_min_saving {cache.adopt_min_saving} must be 0 or more")
+        shape = ReplayShape(cache.replay_mode, cache.replay_slope, cache.replay_depth)
+        kinds = tuple(layer.kind for layer in model.layers)
+        return cls(kinds, model.window, shape, cache.adopt_min_saving)
+
+    def shape(self, mode: str | None, slope: int | None) -> ReplayShape:
+        """The shape of a request that asks for `mode` and `slope`; None means the default's.
+
+        Raises: BadRequest naming field, value and limit.
+        """
+        asked = self.default.mode if mode is None else mode
+        if asked not in MODES:
+            raise BadRequest(f"replay mode {asked!r} must be one of {MODES}", param="swa_replay")
+        if slope is not None and self.num_windows and not 0 <= slope < self.window:
+            limit = self.window - 1
+            raise BadRequest(f"replay slope {slope} must be 0..{limit}", param="swa_replay_slope")
+        if asked == "exact":
+            return self._exact()
+        if slope is not None:
+            return ReplayShape(asked, slope, self.default.depth)
+        if self.default.mode == "exact":  # its slope is not a choice for bounded replay
+            return ReplayShape(asked, 0, 1)
+        return ReplayShape(asked, self.default.slope, self.default.depth)
+
+    def schedule(self, shape: ReplayShape) -> ReplaySchedule:
+        key = (shape.slope, shape.depth)
+        found = self._schedules.get(key)
+        if found is None:
+            if len(self._schedules) >= 64:  # shapes come with requests: the cache is bounded
+                self._schedules.clear()
+            found = ReplaySchedule.staircase(self.kinds, self.window, shape.slope, shape.depth)
+            self._schedules[key] = found
+        return found
+
+    def out_rows(self, shape: ReplayShape, window_layer: int) -> int:
+        """The formula of 3.4b for window layer 1..L, before rows that nobody reads are cut."""
+        return shape.depth * self.window + shape.slope * (self.num_windows - window_layer)
+
+    def longest_run(self, shape: ReplayShape) -> int:
+        """Rows replayed in the lowest layer when the hit is long: R of B14 and B15."""
+        return self.schedule(shape).alive[0]
+
+    def start(self, shape: ReplayShape, hit: int) -> int:
+        """First row to run, s; equal to `hit` when nothing is replayed."""
+        return self.schedule(shape).entry_start(0, hit)
+
+    def cost_rows(self, shape: ReplayShape, hit: int) -> int:
+        """Mean over all layers of the replayed rows they put out, rounded up."""
+        rows = self.schedule(shape).alive[1:]
+        return -(-sum(min(r, hit) for r in rows) // len(rows))
+
+    def adopt(self, shape: ReplayShape, hit: int) -> int:
+        """`hit` (page-aligned, B1) or 0 when taking it saves too little (B2)."""
+        if not self.num_windows:
+            return hit
+        if shape.mode == "off":
+            return 0
+        unclipped = self.cost_rows(shape, self.longest_run(shape))
+        if hit <= unclipped or hit - self.cost_rows(shape, hit) < self.min_saving:
+            return 0
+        return hit
+
+    def is_exact(self, shape: ReplayShape, hit: int) -> bool:
+        """Whether a replay after `hit` leaves the state of a cold run (B31): each gap between
+        layers has every row that a later result can depend on. A start at row 0 is not enough:
+        upper layers of a staircase may still drop rows that are read."""
+        alive = self.schedule(shape).alive
+        return all(rows >= min(hit, read) for rows, read in zip(alive, self._reach, strict=True))
+
+    def is_deterministic(self, shape: ReplayShape) -> bool:
+        """Exact requests adopt exact nodes only (B32) and are not rebound while running (T16)."""
+        return shape.mode == "exact" and self.num_windows > 0
+
+    def check_chunk(self, chunk_tokens: int, page_size: int) -> None:
+        """Raises: ConfigError when no step could ever hold a bounded replay (B14)."""
+        need = self.longest_run(self.default) + page_size
+        if self.default.mode == "bounded" and self.num_windows and chunk_tokens < need:
+            raise ConfigError(
+                f"chunk_tokens {chunk_tokens} is less than {need} = replay of "
+                f"{need - page_size} rows (window {self.window}, slope {self.default.slope}, "
+                f"depth {self.default.depth}) + page_size {page_size}"
+            )
+
+    def _settle(self, shape: ReplayShape) -> ReplayShape:
+        if shape.mode not in MODES:
+            raise ConfigError(f"replay_mode {shape.mode!r} must be one of {MODES}")
+        if shape.mode == "exact":
+            return self._exact()
+        if self.num_windows and not 0 <= shape.slope < self.window:
+            raise ConfigError(f"replay_slope {shape.slope} must be 0..{self.window - 1}")
+        if shape.depth < 1:
+            raise ConfigError(f"replay_depth {shape.depth} must be 1 or more")
+        return shape
+
+    def _exact(self) -> ReplayShape:
+        return ReplayShape("exact", max(self.window - 1, 0), 1)
