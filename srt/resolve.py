@@ -1,0 +1,181 @@
+"""Settles every "auto" and -1 of a ServerConfig and refuses what cannot run. Pure.
+
+Every error names the flag, the value and the limit. What a value means is where it is used; here
+are only defaults that depend on the model or the machine, and ranges. Limits that need the sizes of
+layers (memory against windows and pages) are checked by `cache/layout.py`, replay against chunks
+by `cache/replay.py`; both are asked here, so that a launch fails before a weight is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .cache.layout import KVLayout, align_up, plan_capacity
+from .cache.replay import ReplayRule
+from .config import (
+    CacheSection,
+    ModelSection,
+    NetSection,
+    ParallelSection,
+    SchedSection,
+    ServerConfig,
+)
+from .errors import ConfigError
+from .host import HostFacts
+from .model_config import ModelConfig
+
+CPU_MAX_RUNNING = 16
+CPU_CHUNK_TOKENS = 1024
+CPU_BUDGET_BYTES = 2 << 30  # of pages and windows, at most
+CPU_BUDGET_SHARE = 0.25  # of available memory, at most
+GEMMA3_SLOPE = 32  # KL of a hit against a cold run 4e-4; measured, see rule B38
+LARGEST_PORT = 65535
+UNLIMITED = float("inf")
+
+Range = tuple[str, float, float, float]  # flag, value, lowest, highest
+
+
+def resolve(config: ServerConfig, model: ModelConfig, host: HostFacts) -> ServerConfig:
+    """`model` already has the overrides of `config.model.override_args`. Raises: ConfigError."""
+    _check(_ranges(config, model))
+    parallel = _parallel(config.parallel, host)
+    cache = _cache(config.cache, model, host)
+    sched = _sched(config.sched, cache, model, host)
+    section = _model(config.model, model)
+    layout = KVLayout.from_config(model, cache, 0, 1)
+    plan_capacity(
+        layout,
+        cache.memory_bytes,
+        sched.max_running,
+        cache.max_total_tokens,
+        section.context_len,
+        sched.chunk_tokens,
+    )
+    return ServerConfig(section, cache, sched, parallel, _net(config.net))
+
+
+def _parallel(section: ParallelSection, host: HostFacts) -> ParallelSection:
+    if section.device == "cuda":
+        raise ConfigError(
+            "--device cuda: this version runs on the CPU only; its GPU kernels are not there yet"
+        )
+    if section.tp_size != 1:
+        raise ConfigError(
+            f"--tp-size {section.tp_size}: this version has one worker; tensor parallelism "
+            "comes in a later one"
+        )
+    threads = section.num_threads if section.num_threads > 0 else host.num_cores
+    return replace(section, device="cpu", num_threads=threads)
+
+
+def _model(section: ModelSection, model: ModelConfig) -> ModelSection:
+    quantization = section.quantization
+    if quantization == "auto":
+        quantization = "q8_0" if model.is_quantized else "none"
+    return replace(
+        section,
+        tokenizer_path=section.tokenizer_path or section.path,
+        served_name=section.served_name or section.path,
+        dtype="float32" if section.dtype == "auto" else section.dtype,
+        quantization=quantization,
+        context_len=model.context_len if section.context_len < 0 else section.context_len,
+    )
+
+
+def _cache(section: CacheSection, model: ModelConfig, host: HostFacts) -> CacheSection:
+    budget = section.memory_bytes
+    if budget < 0 and section.memory_fraction > 0:
+        budget = int(host.available_bytes * section.memory_fraction)
+    elif budget < 0:
+        budget = min(int(host.available_bytes * CPU_BUDGET_SHARE), CPU_BUDGET_BYTES)
+    slope = section.replay_slope
+    if slope < 0:
+        is_gemma3 = model.architecture.startswith("Gemma3")
+        slope = min(GEMMA3_SLOPE, model.window - 1) if model.window and is_gemma3 else 0
+    saving = section.adopt_min_saving
+    return replace(
+        section,
+        memory_bytes=budget,
+        memory_fraction=budget / max(1, host.available_bytes),
+        kv_dtype="float32" if section.kv_dtype == "auto" else section.kv_dtype,
+        replay_slope=slope,
+        adopt_min_saving=section.page_size if saving < 0 else saving,
+    )
+
+
+def _sched(
+    section: SchedSection, cache: CacheSection, model: ModelConfig, host: HostFacts
+) -> SchedSection:
+    rule = ReplayRule.from_config(model, cache)
+    chunk = section.chunk_tokens
+    if chunk < 0:
+        need = rule.longest_run(rule.default) + cache.page_size
+        bounded = rule.default.mode == "bounded"
+        chunk = max(CPU_CHUNK_TOKENS, align_up(need, cache.page_size) if bounded else 0)
+    elif cache.prefix_cache:
+        rule.check_chunk(chunk, cache.page_size)
+    running = section.max_running
+    return replace(
+        section,
+        max_running=_auto_running(cache, model) if running < 0 else running,
+        chunk_tokens=chunk,
+        seed=host.seed if section.seed < 0 else section.seed,
+    )
+
+
+def _auto_running(cache: CacheSection, model: ModelConfig) -> int:
+    """As many slots as the default, but windows take at most half of the memory."""
+    slot_bytes = KVLayout.from_config(model, cache, 0, 1).slot_bytes
+    if slot_bytes == 0:
+        return CPU_MAX_RUNNING
+    return max(1, min(CPU_MAX_RUNNING, cache.memory_bytes // 2 // slot_bytes - 1))
+
+
+def _net(section: NetSection) -> NetSection:
+    return replace(section, log_level_http=section.log_level_http or section.log_level)
+
+
+def _ranges(config: ServerConfig, model: ModelConfig) -> Sequence[Range]:
+    """Values that the user gave; those of "auto" pass, being -1."""
+    cache, sched, net = config.cache, config.sched, config.net
+    rows = [
+        ("--page-size", cache.page_size, 2, 1 << 16),
+        ("--swa-replay-depth", cache.replay_depth, 1, 1 << 16),
+        ("--stream-interval", net.stream_interval, 1, UNLIMITED),
+        ("--port", net.port, 0, LARGEST_PORT),
+        ("--timeout-keep-alive", net.keep_alive_s, 1, UNLIMITED),
+        ("--max-body-bytes", net.max_body_bytes, 1024, UNLIMITED),
+        ("--decode-log-interval", sched.decode_log_interval, 1, UNLIMITED),
+        ("--watchdog-timeout", sched.watchdog_s, 1, UNLIMITED),
+        ("--schedule-conservativeness", sched.conservativeness, 0, UNLIMITED),
+    ]
+    if cache.page_size % 2:
+        raise ConfigError(f"--page-size {cache.page_size}: must be even")
+    given = [
+        ("--context-length", config.model.context_len, 1, model.context_len),
+        ("--max-running-requests", sched.max_running, 1, 1 << 16),
+        ("--max-queued-requests", sched.max_queued, 1, UNLIMITED),
+        ("--chunked-prefill-size", sched.chunk_tokens, 1, UNLIMITED),
+        ("--random-seed", sched.seed, 0, UNLIMITED),
+        ("--kv-cache-memory", cache.memory_bytes, 1, UNLIMITED),
+        ("--mem-fraction-static", cache.memory_fraction, 0.001, 1),
+        ("--max-total-tokens", cache.max_total_tokens, cache.page_size, UNLIMITED),
+        ("--swa-replay-slope", cache.replay_slope, 0, max(0, model.window - 1)),
+        ("--adopt-min-saving", cache.adopt_min_saving, 0, UNLIMITED),
+        ("--num-threads", config.parallel.num_threads, 1, 1 << 10),
+    ]
+    return [*rows, *(row for row in given if row[1] != -1)]
+
+
+def _check(rows: Sequence[Range]) -> None:
+    for flag, value, low, high in rows:
+        if not low <= value <= high:
+            limit = f"at least {low:g}" if high == UNLIMITED else f"from {low:g} to {high:g}"
+            raise ConfigError(f"{flag} {value:g}: must be {limit}{_advice(flag)}")
+
+
+def _advice(flag: str) -> str:
+    if flag == "--context-length":
+        return ", the model's; --json-model-override-args can raise that"
+    return ""
