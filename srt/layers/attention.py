@@ -1,0 +1,102 @@
+"""Attention of a global or window layer: project, rotate, write K/V, attend, project back.
+
+Owns no KV and no cache arithmetic: where rows go was decided in `worker/mapping.py`. New rows of a
+global layer are written before they are read, so a row always sees its own key in the pages; rows
+that are replayed write nothing and read the cached pages (rule B6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from treadle.kernels import ops
+from treadle.kernels.ops import QkNorm
+
+from .batch import ForwardBatch, LayerRows
+from .linear import Linear
+from .pools import KVPools
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionShape:
+    """`index` is the layer's place among layers of its kind; `window` 0 marks a global layer."""
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    scale: float
+    window: int
+    index: int
+
+
+@dataclass(slots=True, eq=False)
+class Attention:
+    shape: AttentionShape
+    qkv: Linear
+    o: Linear
+    norm: QkNorm | None
+    cos_sin: Tensor
+
+    def __call__(self, x: Tensor, rows: LayerRows, batch: ForwardBatch, pools: KVPools) -> Tensor:
+        """Shapes: x [R, C], normed, rows entering; returns [O, C], rows leaving. Writes pools."""
+        q, k, v = self._project(x, rows)
+        self._rotate(q, k, rows)
+        if self.shape.window:
+            out = self._attend_window(q, k, v, rows, pools)
+        else:
+            out = self._attend_pages(q, k, v, rows, batch, pools)
+        return self.o(out.flatten(1))
+
+    def _project(self, x: Tensor, rows: LayerRows) -> tuple[Tensor, Tensor, Tensor]:
+        s = self.shape
+        q_size, kv_size = s.num_heads * s.head_dim, s.num_kv_heads * s.head_dim
+        if rows.keep is None:
+            fused = self.qkv(x)
+            q, kv = fused[:, :q_size], fused[:, q_size:]
+        else:
+            q = self.qkv(rows.drop(x), 0, q_size)
+            kv = self.qkv(x, q_size)
+        return (
+            q.unflatten(1, (s.num_heads, s.head_dim)),
+            kv[:, :kv_size].unflatten(1, (s.num_kv_heads, s.head_dim)),
+            kv[:, kv_size:].unflatten(1, (s.num_kv_heads, s.head_dim)),
+        )
+
+    def _rotate(self, q: Tensor, k: Tensor, rows: LayerRows) -> None:
+        if self.norm is None:
+            if rows.keep is None:
+                ops.rope(q, k, rows.positions, self.cos_sin)
+            else:
+                ops.rope(q, q[:, :0], rows.out_positions, self.cos_sin)
+                ops.rope(k, k[:, :0], rows.positions, self.cos_sin)
+        elif rows.keep is None:
+            ops.qk_norm_rope(q, k, self.norm, rows.positions, self.cos_sin)
+        else:
+            norm, table = self.norm, self.cos_sin
+            ops.norm_rope(q, norm.q_weight, rows.out_positions, table, norm.eps)
+            ops.norm_rope(k, norm.k_weight, rows.positions, table, norm.eps)
+
+    def _attend_window(
+        self, q: Tensor, k: Tensor, v: Tensor, rows: LayerRows, pools: KVPools
+    ) -> Tensor:
+        s, rings = self.shape, pools.windows
+        return ops.window_attention(
+            q, k, v, rings.k[s.index], rings.v[s.index], rings.tags[s.index],
+            rows.window_runs, s.window, s.scale,
+        )  # fmt: skip
+
+    def _attend_pages(  # noqa: PLR0913 (q, k, v are one thing)
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        rows: LayerRows,
+        batch: ForwardBatch,
+        pools: KVPools,
+    ) -> Tensor:
+        s, pages = self.shape, pools.pages
+        k_pages, v_pages = pages.k[s.index], pages.v[s.index]
+        ops.kv_write(k, v, k_pages, v_pages, rows.page_dst)
+        return ops.paged_attention(q, k_pages, v_pages, batch.page_table, rows.paged_runs, s.scale)

@@ -1,0 +1,69 @@
+"""The KV bytes: pages of global layers and window rings of slots. Allocated once, never grown.
+
+    PagePool   k, v  [Lg, N, P, K, D]   page 0 is the sink; written through `ops.kv_write` only
+    WindowPool k, v  [Lw, S, C, K, D]   position q of a slot lives in ring row q % C
+               tags  [Lw, S, C]         absolute position held, -1 empty (rules S2, S5)
+
+Tags are per layer because a staircase replay fills the rings of different layers from different
+positions on. Only `reset` empties a ring (S6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..model_config import ModelConfig
+
+
+@dataclass(frozen=True, slots=True)
+class PagePool:
+    k: Tensor
+    v: Tensor
+
+    @classmethod
+    def allocate(
+        cls, config: ModelConfig, num_pages: int, page_size: int, dtype: torch.dtype
+    ) -> PagePool:
+        """Zeroed pages for the model's global layers."""
+        shape = (
+            len(config.global_layers), num_pages, page_size, config.num_kv_heads, config.head_dim
+        )  # fmt: skip
+        return cls(torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype))
+
+    @property
+    def num_bytes(self) -> int:
+        return self.k.nbytes + self.v.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPool:
+    k: Tensor
+    v: Tensor
+    tags: Tensor
+
+    @classmethod
+    def allocate(
+        cls, config: ModelConfig, num_slots: int, ring_rows: int, dtype: torch.dtype
+    ) -> WindowPool:
+        """Empty rings of `ring_rows` rows for the model's window layers."""
+        layers = len(config.window_layers)
+        shape = (layers, num_slots, ring_rows, config.num_kv_heads, config.head_dim)
+        tags = torch.full((layers, num_slots, ring_rows), -1, dtype=torch.int64)
+        return cls(torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype), tags)
+
+    def reset(self, slot: int) -> None:
+        """Forget every position held for `slot`. Bytes stay; tags say that they are nobody's."""
+        self.tags[:, slot] = -1
+
+    @property
+    def num_bytes(self) -> int:
+        return self.k.nbytes + self.v.nbytes + self.tags.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class KVPools:
+    pages: PagePool
+    windows: WindowPool

@@ -1,0 +1,92 @@
+"""Per-slot state of one worker: page-table rows, last token, replay rows, sampler state.
+
+The scheduler decides, this remembers: a plan carries only differences. Slot 0 and page 0 are sinks.
+Everything of a slot is replaced by `reset` and by nothing else (rule S6).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from ..cache.replay import ReplaySchedule
+from ..messages import PageUpdate, SamplingParams, SlotReset
+
+Int64 = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True, eq=False)
+class SamplerSlot:
+    """What the sampler knows of one request. `output` counts only when penalties need it."""
+
+    params: SamplingParams
+    top_logprobs: int | None
+    num_output: int
+    prompt: frozenset[int]
+    output: Counter[int]
+
+    @classmethod
+    def from_reset(cls, reset: SlotReset) -> SamplerSlot:
+        history = reset.history
+        return cls(
+            params=reset.sampling,
+            top_logprobs=reset.top_logprobs,
+            num_output=reset.num_output,
+            prompt=frozenset(history[: reset.prompt_len]),
+            output=Counter(history[reset.prompt_len :]),
+        )
+
+    def took(self, token: int) -> None:
+        self.num_output += 1
+        if self.params.has_penalties:
+            self.output[token] += 1
+
+
+@dataclass(slots=True, eq=False)
+class SlotTable:
+    """Shapes: S slots, L layers. `entry` and `exit` hold the row schedule of the slot's replay:
+    first position alive on entering and on leaving each layer (0 when nothing is replayed).
+    """
+
+    page_table: npt.NDArray[np.int32]  # [S, max_pages]
+    page_tensor: Tensor  # the same memory
+    last_token: Int64  # [S]
+    floor: Int64  # [S] first position that was run since the reset
+    entry: Int64  # [S, L]
+    exit: Int64  # [S, L]
+    sampler: list[SamplerSlot | None]
+
+    @classmethod
+    def allocate(cls, num_slots: int, max_pages: int, num_layers: int) -> SlotTable:
+        pages = np.zeros((num_slots, max_pages), dtype=np.int32)
+        return cls(
+            page_table=pages,
+            page_tensor=torch.from_numpy(pages),
+            last_token=np.zeros(num_slots, dtype=np.int64),
+            floor=np.zeros(num_slots, dtype=np.int64),
+            entry=np.zeros((num_slots, num_layers), dtype=np.int64),
+            exit=np.zeros((num_slots, num_layers), dtype=np.int64),
+            sampler=[None] * num_slots,
+        )
+
+    def reset(self, reset: SlotReset, schedule: ReplaySchedule | None) -> None:
+        """Give the slot to a request. `schedule` is None when nothing is replayed."""
+        slot = reset.slot
+        self.floor[slot] = reset.floor
+        self.sampler[slot] = SamplerSlot.from_reset(reset)
+        layers = range(self.entry.shape[1])
+        if schedule is None:
+            self.entry[slot] = 0
+            self.exit[slot] = 0
+        else:
+            self.entry[slot] = [schedule.entry_start(i, reset.hit) for i in layers]
+            self.exit[slot] = [schedule.exit_start(i, reset.hit) for i in layers]
+
+    def update_pages(self, update: PageUpdate) -> None:
+        end = update.first + len(update.pages)
+        self.page_table[update.slot, update.first : end] = update.pages

@@ -1,0 +1,29 @@
+"""Fixtures shared by all tests."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+
+@pytest.fixture
+def reference_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every operator runs its torch reference, whatever backend this process has bound."""
+    from treadle.kernels import ops
+
+    references = importlib.import_module("treadle.kernels.reference")
+    for name in ops.__all__:
+        for path in references.__path__:
+            _bind_reference(monkeypatch, ops, path, name)
+
+
+def _bind_reference(monkeypatch: pytest.MonkeyPatch, ops: object, path: str, name: str) -> None:
+    from pathlib import Path
+
+    for file in sorted(Path(path).glob("*.py")):
+        module = importlib.import_module(f"treadle.kernels.reference.{file.stem}")
+        function = vars(module).get(name)
+        if function is not None and getattr(function, "__module__", "") == module.__name__:
+            monkeypatch.setattr(ops, name, function)
+            return

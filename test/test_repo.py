@@ -1,0 +1,146 @@
+"""House rules that a reviewer should not have to check."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from array import array
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import pytest
+
+import treadle
+from treadle.srt import messages
+from treadle.srt.config import ServerConfig
+
+ROOT = Path(__file__).parent.parent
+CODE = [*(ROOT / "python/treadle").glob("**/*.py"), *(ROOT / "srt").glob("**/*.py")]
+CODE += (ROOT / "kernels").glob("**/*.py")
+SOURCES = sorted(
+    {p.resolve() for p in CODE} | set((ROOT / "test").glob("**/*.py"))
+    | set((ROOT / "benchmark").glob("**/*.py"))
+)  # fmt: skip
+MAX_LINES = 400
+FORBIDDEN = (
+    "seq_group", "num_cached_tokens", "device_len", "extend_len", "forward_mode", "block_table",
+    "token_to_kv", "out_cache_loc", "req_pool_idx", "table_idx", "memory_pool", "tree_cache",
+    "lock_ref", "cache_req", "process_batch_result",
+)  # fmt: skip
+# Packages without behaviour of their own to test, or tested through what composes them.
+WITHOUT_MIRROR = {
+    "srt/messages.py", "srt/config.py", "srt/errors.py",  # values
+    "srt/layers/batch.py", "srt/layers/pools.py",  # values, through worker/mapping
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_file_is_small_and_says_what_it_owns(path: Path):
+    text = path.read_text()
+    assert text.count("\n") <= MAX_LINES
+    if path.name != "__init__.py":
+        assert ast.get_docstring(ast.parse(text)), "no module docstring"
+
+
+@pytest.mark.parametrize("folder", ["srt", "kernels"])
+def test_package_init_files_are_empty(folder: str):
+    for path in (ROOT / folder).glob("**/__init__.py"):
+        assert path.read_text() == "", path
+
+
+def test_forbidden_words_are_absent():
+    here = Path(__file__).resolve()
+    pattern = re.compile(r"\b(" + "|".join(FORBIDDEN) + r")\b")
+    for path in SOURCES:
+        if path != here:
+            found = pattern.search(path.read_text())
+            assert not found, f"{path}: {found}"
+
+
+def test_nobody_imports_the_linked_folders_as_top_level_names():
+    pattern = re.compile(r"^\s*(from|import) (srt|kernels)\b", re.M)
+    for path in SOURCES:
+        assert not pattern.search(path.read_text()), path
+
+
+def test_links_are_relative_and_intact():
+    for name in ("srt", "kernels"):
+        link = ROOT / "python/treadle" / name
+        assert link.is_symlink()
+        assert link.readlink() == Path(f"../../{name}")
+        assert (link / "__init__.py").exists()
+
+
+def test_importing_treadle_imports_no_torch():
+    code = "import sys, treadle; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["treadle.srt.procs.launcher", "treadle.srt.procs.scheduler", "treadle.srt.procs.tokenizer",
+     "treadle.launch_server", "treadle.flags"],
+)  # fmt: skip
+def test_only_workers_import_torch(module: str):
+    code = f"import sys, {module}; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_public_names_exist():
+    for name in treadle.__all__:
+        assert hasattr(treadle, name)
+
+
+def test_version_agrees_with_pyproject_and_changelog():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == treadle.__version__
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    assert re.search(r"^## Unreleased", changelog, re.M)
+    assert re.search(rf"^## {re.escape(treadle.__version__)}\b", changelog, re.M)
+
+
+def test_config_has_at_most_sixty_fields():
+    sections = [f.type for f in fields(ServerConfig)]
+    assert len(sections) == 5
+    total = sum(len(fields(getattr(ServerConfig(), f.name))) for f in fields(ServerConfig))
+    assert total <= 60
+
+
+def test_every_message_is_a_frozen_dataclass_with_one_tag():
+    assert len(set(messages.TAGS.values())) == len(messages.TAGS)
+    for cls in messages.TAGS.values():
+        assert is_dataclass(cls)
+        assert cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
+        assert "__slots__" in vars(cls)
+
+
+def test_int_arrays_are_32_bit():
+    assert array("i").itemsize == 4
+
+
+def test_every_module_has_a_mirrored_test():
+    missing = []
+    for folder in ("srt", "kernels/reference", "python/treadle"):
+        for path in (ROOT / folder).glob("**/*.py"):
+            inside = path.relative_to(ROOT / ("python" if folder.startswith("python") else "."))
+            if path.name == "__init__.py" or "srt/kernels" in str(path):
+                continue
+            if not _has_test(inside):
+                missing.append(str(inside))
+    assert not missing
+
+
+def _has_test(inside: Path) -> bool:
+    if str(inside) in WITHOUT_MIRROR:
+        return True
+    if (
+        inside.parts[0] == "treadle"
+        and len(inside.parts) > 1
+        and inside.parts[1] in ("srt", "kernels")
+    ):
+        return True
+    parent = Path("kernels") if inside.parts[0] == "kernels" else inside.parent
+    return (ROOT / "test" / parent / f"test_{inside.stem}.py").exists()
