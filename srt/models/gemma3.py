@@ -2,8 +2,8 @@
 
     h = h + norm(attention(norm(h)));  h = h + norm(mlp(norm(h)))
 
-Source: Gemma 3 technical report (2025), section 2. Embeddings are scaled by sqrt(hidden size), heads
-are normed before rope, window layers rotate with a base of their own (`ModelConfig.layers[i].rope`).
+Source: Gemma 3 technical report (2025), section 2. Embeddings are scaled by sqrt(hidden size);
+heads are normed before rope; window layers rotate with a base of their own.
 """
 
 from __future__ import annotations

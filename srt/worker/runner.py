@@ -71,7 +71,7 @@ class Runner:
         for name, weight in iter_weights(path, model_config, config.model.load_format, progress):
             values[name] = policy.keep(weight) if weight.ndim == 2 else weight.float()
         weight_bytes = matrix_bytes(values)
-        tables = rope_tables(model_config, model_config.context_len, policy.activation_dtype)
+        tables = rope_tables(model_config, config.model.context_len, policy.activation_dtype)
         model = build_model(Parameters(model_config, values, tables, policy.activation_dtype))
         slots, pools = allocate(config, model_config)
         return cls(model_config, model, pools, slots, config.cache.page_size, weight_bytes)
@@ -132,7 +132,7 @@ def allocate(config: ServerConfig, model_config: ModelConfig) -> tuple[SlotTable
         budget_bytes=config.cache.memory_bytes,
         max_running=config.sched.max_running,
         cap_tokens=config.cache.max_total_tokens,
-        context_len=model_config.context_len,
+        context_len=config.model.context_len,
         chunk_tokens=config.sched.chunk_tokens,
     )
     dtype = DTYPES[config.cache.kv_dtype]
@@ -140,5 +140,5 @@ def allocate(config: ServerConfig, model_config: ModelConfig) -> tuple[SlotTable
         PagePool.allocate(model_config, capacity.num_pages, config.cache.page_size, dtype),
         WindowPool.allocate(model_config, capacity.num_slots, layout.ring_rows, dtype),
     )
-    max_pages = -(-model_config.context_len // config.cache.page_size)
+    max_pages = -(-config.model.context_len // config.cache.page_size)
     return SlotTable.allocate(capacity.num_slots, max_pages, len(model_config.layers)), pools
