@@ -26,9 +26,13 @@ def event(name: str, fields: dict[str, object]) -> str:
 
 
 class _Formatter(logging.Formatter):
-    """Module names without the package, which is the same on every line."""
+    """Module names without the package, which is the same on every line, and without `__main__`,
+    which every child process has.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
+        if record.name == "__main__":
+            record.name = f"procs.{record.module}"
         record.name = record.name.removeprefix("treadle.srt.").removeprefix("treadle.")
         return super().format(record)
 

@@ -1,0 +1,61 @@
+"""Launches one replica: model facts, resolved config, sockets, processes.
+
+Never imports torch. Invariant: when `launch` has returned or raised, no child and no socket file
+of this replica is left.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+
+from ..checkpoint import load_model_config, resolve_path
+from ..config import ServerConfig
+from ..host import read_host_facts
+from ..log import event, setup_logging
+from ..net.ipc import Hub, make_endpoints
+from ..resolve import resolve
+from .boot import Boot
+from .children import Signals
+from .replica import Programs, Replica
+from .run_folder import RunFolder
+
+log = logging.getLogger(__name__)
+
+SECRETS = frozenset({"api_key"})
+
+
+def launch(config: ServerConfig, programs: Programs) -> None:
+    """Serves until a stop signal; main thread only. Raises ConfigError and CheckpointError before
+    anything was started, WorkerLost after a failure; the message is for the user.
+    """
+    setup_logging(config.net.log_level, "launcher")
+    path = resolve_path(config.model.path)
+    model_config = load_model_config(path, config.model.override_args)
+    config = resolve(config, model_config, read_host_facts())
+    log_config(config)
+    with RunFolder() as folder, Hub() as hub, Signals() as signals:
+        boot = Boot(
+            role="",
+            rank=0,
+            config=config,
+            model_config=model_config,
+            model_path=str(path),
+            endpoints=make_endpoints(config.net.transport, folder.path, config.parallel.tp_size),
+            run_folder=str(folder.path),
+            launcher_pid=os.getpid(),
+        )
+        replica = Replica(hub, signals, boot)
+        try:
+            replica.start(programs)
+            replica.run()
+        finally:
+            replica.kill()
+
+
+def log_config(config: ServerConfig) -> None:
+    """Every resolved value once, a line per section, without secrets."""
+    for name, section in dataclasses.asdict(config).items():
+        shown = {k: "***" if k in SECRETS and v else v for k, v in section.items()}
+        log.info(event(f"config section={name}", shown))
