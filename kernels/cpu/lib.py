@@ -1,9 +1,9 @@
 """Loads the C++ library of the CPU backend and hands out its functions.
 
-Owns the search for `_treadle_cpu*.so` beside this file (an installation puts it there, `python -m
-treadle.kernels.cpu.build` does too) and the ctypes signatures. torch is imported first on purpose:
-the library is linked against no OpenMP runtime and takes the one that torch has loaded, so that a
-process has a single thread pool.
+Owns the search for `_treadle_cpu*.so` beside this file (an installation puts it there, and so does
+`python -m treadle.kernels.cpu.build`) and the ctypes signatures. torch is imported first on
+purpose: the library is linked against no OpenMP runtime and takes the one that torch has loaded, so
+that a process has a single thread pool.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ ADDRESS = ctypes.c_void_p
 INT = ctypes.c_int64
 FLOAT = ctypes.c_float
 
-BUILD_HINT = "run `python -m treadle.kernels.cpu.build` (needs a C++ compiler)"
-
 CType = type[ctypes.c_void_p] | type[ctypes.c_int64] | type[ctypes.c_float]
+
+BUILD_HINT = "run `python -m treadle.kernels.cpu.build` (needs a C++ compiler)"
 
 
 @functools.cache
@@ -32,36 +32,53 @@ def library() -> ctypes.CDLL:
     found = sorted(Path(__file__).parent.glob("_treadle_cpu*.so"))
     if not found:
         raise KernelUnavailable(f"the CPU library is not built; {BUILD_HINT}")
+    newest = max(found, key=lambda path: path.stat().st_mtime)
     try:
-        return ctypes.CDLL(str(found[0]))
+        return ctypes.CDLL(str(newest))
+    except OSError:
+        _load_openmp()
+    try:
+        return ctypes.CDLL(str(newest))
     except OSError as error:
         raise KernelUnavailable(f"the CPU library does not load ({error}); {BUILD_HINT}") from None
 
 
 def function(name: str, argtypes: Sequence[CType]) -> Callable[..., int]:
-    """A C function that returns int.
+    """A C function that returns int, 0 for success.
 
     Raises `KernelUnavailable` when this build of the library lacks it.
     """
-    try:
-        found = library()[name]
-    except AttributeError:
-        raise KernelUnavailable(
-            f"the CPU library has no {name}: it is outdated; {BUILD_HINT}"
-        ) from None
+    found = _symbol(name)
     found.argtypes = list(argtypes)
     found.restype = ctypes.c_int
     return found
 
 
 def isa() -> str:
-    """The instruction set the library chose: one of `ISA_NAMES`. Raises `KernelUnavailable`."""
-    return ISA_NAMES[function("treadle_isa", ())()]
+    """The instruction set the library chose. Raises `KernelUnavailable`."""
+    found = _symbol("treadle_isa")
+    found.restype = ctypes.c_char_p
+    name: bytes = found()
+    return name.decode()
 
 
-def num_threads() -> int:
-    """Threads an operator may use; torch's setting, so that one knob governs both."""
-    return torch.get_num_threads()
+def _symbol(name: str) -> ctypes._NamedFuncPointer:
+    try:
+        return library()[name]
+    except AttributeError:
+        message = f"the CPU library has no {name}, it is outdated; {BUILD_HINT}"
+        raise KernelUnavailable(message) from None
 
 
-ISA_NAMES = ("portable", "avx2", "avx512")
+def _load_openmp() -> None:
+    """Make an OpenMP runtime's names visible where torch keeps its copy private.
+
+    Torch's own file comes first: opening it again yields the copy that is already loaded.
+    """
+    bundled = sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*"))
+    for candidate in (*map(str, bundled), "libgomp.so.1"):
+        try:
+            ctypes.CDLL(candidate, mode=ctypes.RTLD_GLOBAL)
+        except OSError:
+            continue
+        return

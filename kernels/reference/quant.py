@@ -116,6 +116,7 @@ def quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     """
     groups = x.reshape(x.shape[0], -1, GROUP)
     peak = groups.abs().amax(dim=2)
-    inverse = torch.where(peak > 0, 127 / peak, 0)
+    # a tensor divides once; a plain number would be multiplied by a rounded reciprocal
+    inverse = torch.where(peak > 0, peak.new_tensor(127.0) / peak, 0)
     quants = torch.round(groups * inverse.unsqueeze(2)).to(torch.int8)
     return quants, peak / 127

@@ -1,0 +1,65 @@
+// The functions that exist once per instruction set, and the choice between them.
+//
+// Each isa_*.cpp is one translation unit compiled for its own target through `#pragma GCC target`; the rest of the
+// library is plain code that calls through the table below. The choice is made at the first call from what the
+// processor reports; TREADLE_CPU_ISA (portable, avx2, avx512, amx) lowers it, so that tests can run each of them.
+#pragma once
+
+#include <cstdint>
+
+namespace treadle {
+
+constexpr int64_t GROUP = 32;  // weights or activations that share a scale
+constexpr int64_t BLOCK = 16;  // output features stored side by side
+
+// Activations quantised in groups: values [rows, k], scales and offsets [rows, k / GROUP]. An offset is -128 times
+// the sum of its group, the correction for kernels that read weights as unsigned bytes.
+struct Q8Rows {
+    const int8_t* values;
+    const float* scales;
+    const int32_t* offsets;
+    int64_t rows;
+    int64_t k;
+};
+
+// One block of output features: data [k / 4, BLOCK, 4] and scales (float16) [k / GROUP, BLOCK]. `cols` of the BLOCK
+// results are stored; bias may be null.
+struct Q8Block {
+    const int8_t* data;
+    const uint16_t* scales;
+    const float* bias;
+    float* out;
+    int64_t out_stride;
+    int64_t cols;
+};
+
+struct Rotation {
+    const float* cos_sin;  // [2, half]: cosines, then sines
+    int64_t half;
+};
+
+enum class Gate : int64_t { gelu_tanh = 0, silu = 1 };
+
+struct Kernels {
+    const char* name;
+    void (*quantize_row)(const float* x, int64_t k, int8_t* values, float* scales, int32_t* offsets);
+    void (*q8_block)(const Q8Rows& x, const Q8Block& w);
+    // false: a weight is not finite or its scale overflows float16
+    bool (*pack_block)(const float* rows, int64_t num_rows, int64_t k, int8_t* data, uint16_t* scales);
+    void (*unpack_row)(const int8_t* data, const uint16_t* scales, int64_t k, float scale, float* out);
+    void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* out);
+    void (*add)(const float* x, int64_t n, float* sum);
+    void (*rotate)(float* x, const Rotation& rotation);
+    void (*gated)(const float* gate, const float* up, int64_t n, Gate kind, float* out);
+};
+
+extern const Kernels portable_kernels;
+#if defined(__x86_64__)
+extern const Kernels avx2_kernels;
+extern const Kernels avx512_kernels;
+extern const Kernels amx_kernels;
+#endif
+
+const Kernels& kernels();
+
+}  // namespace treadle

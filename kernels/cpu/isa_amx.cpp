@@ -1,0 +1,112 @@
+// Kernels for AMX (Sapphire Rapids and later): AVX-512, with the int8 product of 16 rows and more on tiles.
+//
+// A tile product sums exact integers, as the AVX-512 kernel does, and the floating-point steps after it are the same
+// in the same order: both give the same bits, so a row does not show which of them computed it.
+#if defined(__x86_64__)
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "isa.h"
+
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c,amx-tile,amx-int8,prefer-vector-width=512")
+#include "vec.h"
+#include "rows.h"
+#include "q8_avx512.h"
+
+namespace {
+
+constexpr int64_t TILE_ROWS = 16;
+
+// Source: Intel SDM, LDTILECFG. Tiles 0-1 are sums, 2-3 rows of x, 4-5 weights.
+struct TileConfig {
+    uint8_t palette = 1;
+    uint8_t start_row = 0;
+    uint8_t reserved[14] = {};
+    uint16_t row_bytes[16] = {64, 64, GROUP, GROUP, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, GROUP / 4, GROUP / 4};
+};
+
+static inline void add_group(const Q8Rows& x, int64_t first_group, const uint16_t* scales, const int32_t* dots, __m512* total) {
+    const __m512 weight_scale = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(scales)));
+    const int64_t groups = x.k / GROUP;
+    for (int64_t r = 0; r < TILE_ROWS; ++r) {
+        const __m512 row_scale = _mm512_set1_ps(x.scales[first_group + r * groups]);
+        const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(dots + r * BLOCK)), row_scale);
+        total[r] = _mm512_fmadd_ps(scaled, weight_scale, total[r]);
+    }
+}
+
+static void amx_tile(const Q8Rows& x, const Q8Block& w, int64_t row) {
+    alignas(64) int32_t dots[2][TILE_ROWS * BLOCK];
+    const int64_t groups = x.k / GROUP;
+    __m512 total[TILE_ROWS];
+    for (auto& t : total) t = _mm512_setzero_ps();
+    const int8_t* values = x.values + row * x.k;
+    int64_t g = 0;
+    for (; g + 2 <= groups; g += 2) {  // two at a time hide the latency of the tile product
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_loadd(2, values + g * GROUP, x.k);
+        _tile_loadd(4, w.data + g * GROUP * BLOCK, BLOCK * 4);
+        _tile_dpbssd(0, 2, 4);
+        _tile_loadd(3, values + (g + 1) * GROUP, x.k);
+        _tile_loadd(5, w.data + (g + 1) * GROUP * BLOCK, BLOCK * 4);
+        _tile_dpbssd(1, 3, 5);
+        _tile_stored(0, dots[0], BLOCK * 4);
+        _tile_stored(1, dots[1], BLOCK * 4);
+        add_group(x, row * groups + g, w.scales + g * BLOCK, dots[0], total);
+        add_group(x, row * groups + g + 1, w.scales + (g + 1) * BLOCK, dots[1], total);
+    }
+    if (g < groups) {
+        _tile_zero(0);
+        _tile_loadd(2, values + g * GROUP, x.k);
+        _tile_loadd(4, w.data + g * GROUP * BLOCK, BLOCK * 4);
+        _tile_dpbssd(0, 2, 4);
+        _tile_stored(0, dots[0], BLOCK * 4);
+        add_group(x, row * groups + g, w.scales + g * BLOCK, dots[0], total);
+    }
+    const __mmask16 mask = static_cast<__mmask16>((1u << w.cols) - 1);
+    const __m512 bias = w.bias ? _mm512_maskz_loadu_ps(mask, w.bias) : _mm512_setzero_ps();
+    for (int64_t r = 0; r < TILE_ROWS; ++r)
+        _mm512_mask_storeu_ps(w.out + (row + r) * w.out_stride, mask, _mm512_add_ps(total[r], bias));
+}
+
+static void q8_block_amx(const Q8Rows& x, const Q8Block& w) {
+    int64_t row = 0;
+    if (x.rows >= TILE_ROWS) {
+        // per call, and released after it: other libraries of the process configure tiles too
+        const TileConfig config;
+        _tile_loadconfig(&config);
+        for (; row + TILE_ROWS <= x.rows; row += TILE_ROWS) amx_tile(x, w, row);
+        _tile_release();
+    }
+    if (row < x.rows) {
+        const int64_t groups = x.k / GROUP;
+        const Q8Rows rest = {x.values + row * x.k, x.scales + row * groups, x.offsets + row * groups, x.rows - row, x.k};
+        q8_block(rest, {w.data, w.scales, w.bias, w.out + row * w.out_stride, w.out_stride, w.cols});
+    }
+}
+
+}  // namespace
+
+namespace treadle {
+
+// Linux hands the tile registers out on request, once for all threads of a process.
+bool amx_permitted() {
+    constexpr long ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18;
+    constexpr unsigned AMX_TILE = 1u << 24, AMX_INT8 = 1u << 25;  // CPUID leaf 7, EDX
+    unsigned eax = 7, ebx, ecx = 0, edx;
+    __asm__("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
+    if ((edx & AMX_TILE) == 0 || (edx & AMX_INT8) == 0) return false;
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+}
+
+const Kernels amx_kernels = {"amx", quantize_row, q8_block_amx, pack_block, unpack_row, rms_norm, add, rotate, gated};
+
+}  // namespace treadle
+#endif

@@ -1,0 +1,19 @@
+// Kernels for AVX-512 with VNNI (Cascade Lake, Zen 4 and later).
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "isa.h"
+
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c,prefer-vector-width=512")
+#include "vec.h"
+#include "rows.h"
+#include "q8_avx512.h"
+
+namespace treadle {
+const Kernels avx512_kernels = {"avx512", quantize_row, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated};
+}
+#endif
