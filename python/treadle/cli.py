@@ -6,7 +6,7 @@ import sys
 
 from . import __version__, launch_server
 
-USAGE = """usage: treadle serve MODEL [flags]    serve a model over HTTP; flags: treadle serve --help
+USAGE = """usage: treadle serve MODEL [flags]    serve a model over HTTP; more: treadle serve --help
        treadle version
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from typing import Never
 
 from tqdm import tqdm
 
@@ -22,7 +23,7 @@ class LoadingProgress:
     def __init__(self, *, is_terminal: bool | None = None) -> None:
         self._is_terminal = sys.stderr.isatty() if is_terminal is None else is_terminal
         self._latest: dict[int, Progress] = {}
-        self._bar: tqdm[None] | None = None
+        self._bar: tqdm[Never] | None = None
         self._last_line = time.monotonic()
 
     def update(self, progress: Progress) -> None:
