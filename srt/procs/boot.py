@@ -88,14 +88,17 @@ def run_child(main: ChildMain, *, has_clients: bool = False) -> int:
     setup_logging(boot.config.net.log_level, boot.name)
     setproctitle.setproctitle(f"treadle::{boot.name}")
     watch_parent(boot, has_clients=has_clients)
+    status = 0
     with Hub() as hub:
         launcher = hub.outbox(boot.endpoints.launcher, linger_ms=LAST_WORD_MS)
         try:
             main(boot, hub, launcher)
         except Exception as e:  # the top of a process
             launcher.send(Failed(boot.role, boot.rank, _describe(e)))
-            return 1
-    return 0
+            status = 1
+    if os.getppid() != boot.launcher_pid:  # nobody else is left to do it
+        shutil.rmtree(boot.run_folder, ignore_errors=True)
+    return status
 
 
 def watch_parent(boot: Boot, *, has_clients: bool) -> None:

@@ -1,0 +1,12 @@
+"""The stand-in with clients: it hears of the launcher's death through its inbox."""
+
+from __future__ import annotations
+
+import sys
+
+from standin import serve
+
+from treadle.srt.procs.boot import run_child
+
+if __name__ == "__main__":
+    sys.exit(run_child(serve, has_clients=True))
