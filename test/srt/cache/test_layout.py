@@ -1,0 +1,139 @@
+"""KVLayout and plan_capacity: the arithmetic of the design, and refusals that name values."""
+
+from __future__ import annotations
+
+import pytest
+
+from treadle.srt.cache.layout import KVLayout, align_up, plan_capacity
+from treadle.srt.config import CacheSection
+from treadle.srt.errors import ConfigError
+from treadle.srt.model_config import LayerConfig, LayerKind, ModelConfig, Rope
+
+
+@pytest.fixture
+def gemma(gemma_kinds):
+    rope = Rope(theta=1e6)
+    return ModelConfig(
+        architecture="Gemma3ForCausalLM",
+        model_type="gemma3_text",
+        vocab_size=262144,
+        hidden_size=640,
+        intermediate_size=2048,
+        num_heads=4,
+        num_kv_heads=1,
+        head_dim=256,
+        context_len=32768,
+        rms_norm_eps=1e-6,
+        activation="gelu_tanh",
+        attention_scale=256**-0.5,
+        embed_scale=640**0.5,
+        qkv_bias=False,
+        o_bias=False,
+        qk_norm=True,
+        norm_plus_one=False,
+        sandwich_norm=True,
+        tie_embeddings=True,
+        window=512,
+        layers=tuple(LayerConfig(kind, rope) for kind in gemma_kinds),
+        bos_id=2,
+        eos_ids=(1,),
+        is_quantized=True,
+    )
+
+
+@pytest.fixture
+def layout(gemma):
+    return KVLayout.from_config(gemma, CacheSection(kv_dtype="bfloat16"), 0, 1)
+
+
+def test_gemma_bytes_are_those_of_the_design(layout):
+    """Section 5: 1,024 B a row and layer, 3,072 B a token, 7,864,320 B a window, 96 MiB at 32k."""
+    assert layout.row_bytes == 1024
+    assert layout.token_bytes == 3072
+    assert layout.slot_bytes == 7_864_320
+    assert layout.token_bytes * 32768 == 96 << 20
+    assert layout.slot_bytes // layout.token_bytes == 2560
+
+
+def test_float32_doubles_every_size(gemma, layout):
+    wide = KVLayout.from_config(gemma, CacheSection(kv_dtype="float32"), 0, 1)
+    assert wide.page_bytes == 2 * layout.page_bytes
+    assert wide.slot_bytes == 2 * layout.slot_bytes
+
+
+@pytest.mark.parametrize(("drafts", "align", "rows"), [(0, 1, 512), (1, 1, 513), (5, 64, 576)])
+def test_ring_holds_window_and_drafts(gemma, drafts, align, rows):
+    """S3: C = align_up(W + d, alignment)."""
+    section = CacheSection(kv_dtype="bfloat16")
+    assert KVLayout.from_config(gemma, section, drafts, align).ring_rows == rows
+    assert align_up(512 + drafts, align) == rows
+
+
+def test_half_gibibyte_splits_as_in_the_design(layout):
+    """Section 5: 16+1 slots take 127.5 MiB, which leaves 131,072 tokens and a little more."""
+    capacity = plan_capacity(layout, 512 << 20, 16, -1, 32768, 2048)
+    assert capacity.num_slots == 17
+    assert capacity.slots_bytes == 17 * 7_864_320
+    assert capacity.num_pages == ((512 << 20) - capacity.slots_bytes) // (16 * 3072)
+    assert 131_072 <= (capacity.num_pages - 1) * 16 < 131_072 + 256
+    assert capacity.pages_bytes + capacity.slots_bytes <= 512 << 20
+    assert capacity.max_request_tokens == 32768
+
+
+def test_cap_limits_tokens_not_counting_the_sink(layout):
+    capacity = plan_capacity(layout, 512 << 20, 4, 4096, 32768, 1024)
+    assert (capacity.num_pages - 1) * 16 == 4096
+    assert capacity.max_request_tokens == 4096
+
+
+def test_model_without_windows_spends_all_on_pages():
+    layout = KVLayout(16, 1536, 30, 0, 0, 0)
+    capacity = plan_capacity(layout, 64 << 20, 256, -1, 8192, 512)
+    assert capacity.slots_bytes == 0
+    assert capacity.num_pages == (64 << 20) // (16 * 30 * 1536)
+
+
+def test_model_without_global_layers_has_pages_for_every_row():
+    capacity = plan_capacity(KVLayout(16, 64, 0, 2, 8, 8), 1 << 20, 3, -1, 100, 32)
+    assert (capacity.num_pages, capacity.pages_bytes) == (3 * 7 + 1, 0)
+
+
+def test_budget_below_the_windows_is_refused_with_its_values(layout):
+    with pytest.raises(ConfigError, match=r"104857600 bytes.*max_running 16.*133693440"):
+        plan_capacity(layout, 100 << 20, 16, -1, 32768, 2048)
+
+
+@pytest.mark.parametrize("cap", [2048, 2048 + 15])
+def test_pages_below_a_chunk_and_a_page_are_refused(layout, cap):
+    """Section 5: refuse when pages * P < chunk + P."""
+    with pytest.raises(ConfigError, match=r"chunk_tokens 2048.*page_size 16"):
+        plan_capacity(layout, 512 << 20, 4, cap, 32768, 2048)
+    assert plan_capacity(layout, 512 << 20, 4, 2048 + 16, 32768, 2048).num_pages == 130
+
+
+def test_chunk_beyond_the_context_does_not_ask_for_more_pages(layout):
+    assert plan_capacity(layout, 512 << 20, 4, 256 + 16, 256, 2048).max_request_tokens == 256
+
+
+def test_no_slot_is_refused(layout):
+    with pytest.raises(ConfigError, match="max_running 0"):
+        plan_capacity(layout, 512 << 20, 0, -1, 32768, 2048)
+
+
+@pytest.mark.parametrize(
+    ("section", "word"),
+    [
+        (CacheSection(page_size=15, kv_dtype="bfloat16"), "page_size 15"),
+        (CacheSection(page_size=0, kv_dtype="bfloat16"), "page_size 0"),
+        (CacheSection(kv_dtype="auto"), "kv_dtype 'auto'"),
+    ],
+)
+def test_unusable_section_is_refused(gemma, section, word):
+    """B3: an even page keeps compressor pairs whole."""
+    with pytest.raises(ConfigError, match=word):
+        KVLayout.from_config(gemma, section, 0, 1)
+
+
+def test_layer_kinds_decide_what_is_paged(gemma, layout):
+    assert (layout.num_global, layout.num_window) == (3, 15)
+    assert all(gemma.layers[i].kind is LayerKind.GLOBAL for i in (5, 11, 17))
