@@ -6,6 +6,7 @@
     |   +-- NotFound (404)      a model or route object that does not exist
     |   +-- NotSupported (501)  a feature that this build does not have
     |   +-- Unauthorized (401)
+    |   +-- TooLarge (413)      a request body beyond the limit
     +-- Overloaded (503)        queue full, starting, draining; may be retried elsewhere
     +-- Aborted (499)           the caller or the client's disconnect ended it
     +-- WorkerLost (503)        a process of this replica died
@@ -57,6 +58,11 @@ class NotSupported(BadRequest):
 class Unauthorized(BadRequest):
     status = 401
     kind = "AuthenticationError"
+
+
+class TooLarge(BadRequest):
+    status = 413
+    kind = "RequestEntityTooLargeError"
 
 
 class Overloaded(TreadleError):

@@ -1,0 +1,69 @@
+"""From a running generation to an HTTP response, whole or as a stream of events.
+
+The first delta is awaited before the status is sent, so whatever the engine refuses (queue full, no
+room, dead) still gets its own status, and a router may retry elsewhere. Later failures become an
+error event and the end marker. In any case the generation is closed exactly when the response ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from starlette.requests import Request
+
+from ..errors import TreadleError
+from ..net.sse import DONE, EventStream, event
+from ..tokenizer.choice import Delta
+from ..tokenizer.generation import Generation
+from .bodies import error_event, internal_error
+from .generating import while_connected
+
+
+class EventWriter(Protocol):
+    """Spells a generation as events of one dialect; each result is zero or more whole events."""
+
+    def begin(self) -> bytes: ...
+
+    def write(self, delta: Delta) -> bytes: ...
+
+    def end(self) -> bytes: ...
+
+
+async def collect(request: Request, generation: Generation) -> list[Delta]:
+    """One delta per choice, in order of index; for jobs with interval 0. Raises what ended it."""
+
+    async def gather() -> list[Delta]:
+        return [delta async for delta in generation]
+
+    try:
+        deltas = await while_connected(request, gather())
+    finally:
+        generation.close()
+    return sorted(deltas, key=lambda delta: delta.index)
+
+
+async def stream(request: Request, generation: Generation, writer: EventWriter) -> EventStream:
+    """Raises what ended the generation before its first delta."""
+    try:
+        first = await while_connected(request, anext(generation))
+    except BaseException:
+        generation.close()
+        raise
+    return EventStream(_events(generation, writer, first), generation.close)
+
+
+async def _events(
+    generation: Generation, writer: EventWriter, first: Delta
+) -> AsyncIterator[bytes]:
+    try:
+        yield writer.begin() + writer.write(first)
+        async for delta in generation:
+            events = writer.write(delta)
+            if events:
+                yield events
+        yield writer.end() + DONE
+    except TreadleError as e:
+        yield event(error_event(e)) + DONE
+    except Exception as e:  # the top of a request, past the point where it had a status
+        yield event(error_event(internal_error(e))) + DONE

@@ -1,0 +1,68 @@
+"""Bodies of errors and the JSON response: one superset that every known client can read.
+
+    {"error": {message, type, param, code}, "object": "error", message, type, param, code}
+
+OpenAI SDKs read the nested keys, scripts of other servers the flat ones. Internal failures carry
+an id that is in the log too, never a trace.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+
+import orjson
+from starlette.responses import Response
+
+from ..errors import Overloaded, TreadleError, Unauthorized, WorkerLost
+
+log = logging.getLogger(__name__)
+
+RETRY_AFTER_S = "1"
+
+
+class JsonResponse(Response):
+    """`content` is anything that orjson can write, or JSON bytes as they are."""
+
+    media_type = "application/json"
+
+    def __init__(
+        self, content: object, status_code: int = 200, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(content, status_code, {"cache-control": "no-store", **(headers or {})})
+
+    def render(self, content: object) -> bytes:
+        return content if isinstance(content, bytes) else orjson.dumps(content)
+
+
+def error_body(error: TreadleError) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "message": error.message,
+        "type": error.kind,
+        "param": error.param,
+        "code": error.code or error.status,
+    }
+    if isinstance(error, Unauthorized):
+        return {"error": "Unauthorized", "object": "error", **fields}
+    return {"error": fields, "object": "error", **fields}
+
+
+def error_response(error: TreadleError) -> JsonResponse:
+    headers = {}
+    if isinstance(error, Overloaded | WorkerLost):
+        headers["retry-after"] = RETRY_AFTER_S
+    if isinstance(error, Unauthorized):
+        headers["www-authenticate"] = "Bearer"
+    return JsonResponse(error_body(error), error.status, headers)
+
+
+def internal_error(error: BaseException) -> TreadleError:
+    """Logs what only a bug can raise and returns what a client may know of it."""
+    error_id = uuid.uuid4().hex
+    log.error("internal_error id=%s", error_id, exc_info=error)
+    return TreadleError(f"internal error; the log has it under id {error_id}")
+
+
+def error_event(error: TreadleError) -> bytes:
+    """The JSON of an error inside a stream whose status was already sent."""
+    return orjson.dumps(error_body(error))

@@ -1,0 +1,130 @@
+"""Messages of a chat request -> what templates read; and what a chat may not ask for yet.
+
+Owns the roles, the flattening of content parts to text and the rules of `continue_final_message`.
+Calls in the history are passed on to the template; asking the model for new ones is a feature that
+this build refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..errors import BadRequest
+from ..tokenizer.prompts import Conversation
+from .later import not_supported
+from .schema import ChatMessage, ChatRequest, ContentPart, NamedTool
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
+
+
+def read_messages(
+    messages: Sequence[ChatMessage] | None,
+    *,
+    continue_final: bool | None,
+    add_prompt: bool | None,
+    extra: dict[str, object] | None,
+) -> Conversation:
+    """Raises BadRequest that names the message."""
+    if not messages:
+        raise BadRequest("messages must not be empty", param="messages")
+    if continue_final and add_prompt:
+        raise BadRequest(
+            "continue_final_message and add_generation_prompt exclude each other",
+            param="continue_final_message",
+        )
+    if continue_final and messages[-1].role != "assistant":
+        raise BadRequest(
+            "continue_final_message needs a last message of role assistant",
+            param="continue_final_message",
+        )
+    read = [_message(m, f"messages[{i}]") for i, m in enumerate(messages)]
+    return Conversation(
+        read,
+        num_chars=sum(len(m["content"]) for m in read if isinstance(m["content"], str)),
+        add_generation_prompt=(add_prompt is not False) and not continue_final,
+        continue_final_message=bool(continue_final),
+        extra=extra or {},
+    )
+
+
+def _message(message: ChatMessage, where: str) -> dict[str, object]:
+    role = message.role
+    if role not in ROLES:
+        raise BadRequest(
+            f"{where}.role must be one of {', '.join(ROLES)}, got {role!r}",
+            param=f"{where}.role",
+        )
+    if message.content is None and role != "assistant":
+        raise BadRequest(f"{where}.content must not be null", param=f"{where}.content")
+    read: dict[str, object] = {"role": role, "content": _content(message.content, where)}
+    optional = {
+        "name": message.name,
+        "reasoning_content": message.reasoning_content,
+        "tool_call_id": message.tool_call_id,
+    }
+    read.update({key: value for key, value in optional.items() if value is not None})
+    if message.tool_calls:
+        read["tool_calls"] = [msgspec.to_builtins(call) for call in message.tool_calls]
+    return read
+
+
+def _content(content: str | list[ContentPart] | None, where: str) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    texts = []
+    for i, part in enumerate(content):
+        if part.type not in TEXT_PARTS:
+            raise BadRequest(
+                f"{where}.content[{i}] has type {part.type!r}, but the model takes text only",
+                param=f"{where}.content[{i}].type",
+            )
+        texts.append(part.text or "")
+    return "\n".join(texts)
+
+
+def check_features(body: ChatRequest) -> None:
+    """Tools, formats and templates of the request. Raises BadRequest, NotSupported."""
+    _check_tools(body)
+    if body.chat_template is not None:
+        raise BadRequest(
+            "chat_template in a request is refused: the server was not started to trust it",
+            param="chat_template",
+        )
+    form = body.response_format
+    if form is None or form.type == "text":
+        return
+    if form.type == "json_schema" and not (form.json_schema or {}).get("schema"):
+        raise BadRequest(
+            "response_format of type json_schema needs json_schema.schema",
+            param="response_format.json_schema",
+        )
+    if form.type not in ("json_object", "json_schema", "structural_tag"):
+        raise BadRequest(
+            f"response_format.type must be text, json_object, json_schema or structural_tag, "
+            f"got {form.type!r}",
+            param="response_format.type",
+        )
+    raise not_supported("response_format", f"type {form.type!r}")
+
+
+def _check_tools(body: ChatRequest) -> None:
+    choice, tools = body.tool_choice, body.tools or []
+    names = [tool.function.name for tool in tools]
+    if isinstance(choice, NamedTool):
+        if choice.function.name not in names:
+            raise BadRequest(
+                f"tool_choice names {choice.function.name!r}, which is not among tools",
+                param="tool_choice",
+            )
+    elif choice not in (None, "none", "auto", "required"):
+        raise BadRequest(
+            f"tool_choice must be none, auto, required or a named function, got {choice!r}",
+            param="tool_choice",
+        )
+    if choice == "required" and not tools:
+        raise BadRequest("tool_choice 'required' needs tools", param="tool_choice")
+    if tools and choice != "none":
+        raise not_supported("tools", "only tool_choice 'none' is")

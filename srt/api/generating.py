@@ -1,0 +1,152 @@
+"""The part that all generating routes share: a checked request -> a running generation.
+
+Owns the cache scope and session of a request, and the watch for a client that leaves before its
+answer is complete: the generation is closed then, which frees what the engine holds for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from array import array
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from starlette.requests import Request
+
+from ..errors import Aborted, BadRequest
+from ..messages import GenerateRequest, RequestId
+from ..net.sse import wait_disconnect
+from ..tokenizer.jobs import PromptJob
+from .later import not_supported
+from .sampling import INT32_MAX, Sampling
+from .schema import CacheFields
+from .service import Service
+
+T = TypeVar("T")
+
+REPLAY_MODES = ("bounded", "exact", "off")
+REPLAY_MODES_LATER = ("canonical",)
+MAX_REPLAY_SLOPE = 1 << 20
+MAX_NAME_CHARS = 512
+SESSION_HEADERS = (
+    "x-correlation-id",
+    "x-session-id",
+    "x-session-affinity",
+    "x-smg-routing-key",
+    "x-dynamo-session-id",
+    "x-dynamo-parent-session-id",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Everything of a request but its prompt and sampling."""
+
+    namespace: tuple[tuple[str, str], ...]
+    session: str | None
+    replay_mode: str | None
+    replay_slope: int | None
+    priority: int
+
+
+def read_scope(fields: CacheFields, request: Request, extra_key: str | None) -> Scope:
+    """Raises BadRequest, NotSupported."""
+    mode, slope, priority = fields.swa_replay, fields.swa_replay_slope, fields.priority or 0
+    if mode in REPLAY_MODES_LATER:
+        raise not_supported("swa_replay", f"mode {mode!r}")
+    if mode is not None and mode not in REPLAY_MODES:
+        raise BadRequest(
+            f"swa_replay must be one of {', '.join(REPLAY_MODES)}, got {mode!r}", param="swa_replay"
+        )
+    if slope is not None and not 0 <= slope <= MAX_REPLAY_SLOPE:
+        raise BadRequest(
+            f"swa_replay_slope must be at least 0 and at most {MAX_REPLAY_SLOPE}, got {slope}",
+            param="swa_replay_slope",
+        )
+    if abs(priority) > INT32_MAX:
+        raise BadRequest(
+            f"priority must be an integer of 32 bits, got {priority}", param="priority"
+        )
+    scope = (("salt", fields.cache_salt), ("extra", extra_key))
+    return Scope(
+        tuple((kind, value) for kind, value in scope if value),
+        _session(fields.session_id, request),
+        mode,
+        slope,
+        priority,
+    )
+
+
+def _session(asked: str | None, request: Request) -> str | None:
+    if asked:
+        return asked
+    for name in SESSION_HEADERS:
+        value = request.headers.get(name)
+        if value:
+            return value
+    return None
+
+
+def new_rid(asked: str | None) -> str:
+    """The client's id, or a fresh one. Raises BadRequest for one that is absurdly long."""
+    if not asked:
+        return uuid.uuid4().hex
+    if len(asked) > MAX_NAME_CHARS:
+        raise BadRequest(f"rid is longer than {MAX_NAME_CHARS} characters", param="rid")
+    return asked
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    sampling: Sampling
+    scope: Scope
+    top_logprobs: int | None
+    is_streaming: bool
+
+
+def make_job(
+    service: Service, prompt_ids: array[int], options: JobOptions, rid: str = ""
+) -> PromptJob:
+    """Raises TooLong when prompt and output do not fit the context."""
+    sampling, scope = options.sampling, options.scope
+    cap = service.limits.output_tokens(len(prompt_ids), sampling.cap)
+    floor = min(sampling.params.min_new_tokens, cap)
+    request = GenerateRequest(
+        rid=RequestId(rid),
+        prompt_ids=prompt_ids,
+        sampling=replace(sampling.params, max_new_tokens=cap, min_new_tokens=floor),
+        namespace=scope.namespace,
+        session=scope.session,
+        replay_mode=scope.replay_mode,
+        replay_slope=scope.replay_slope,
+        top_logprobs=options.top_logprobs,
+        priority=scope.priority,
+    )
+    interval = 0
+    if options.is_streaming:
+        interval = sampling.stream_interval or service.config.net.stream_interval
+    return PromptJob(request, sampling.rules, sampling.n, interval)
+
+
+def check_total(jobs: Sequence[PromptJob], limit: int, param: str) -> None:
+    """One HTTP request must not fill the table alone. Raises BadRequest."""
+    total = sum(job.n for job in jobs)
+    if total > limit:
+        raise BadRequest(f"the request asks for {total} outputs, at most {limit}", param=param)
+
+
+async def while_connected(request: Request, work: Awaitable[T]) -> T:
+    """The result of `work`, which is cancelled when the client leaves. Raises Aborted then."""
+    task = asyncio.ensure_future(work)
+    watcher = asyncio.create_task(wait_disconnect(request.receive))
+    try:
+        await asyncio.wait((task, watcher), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise Aborted("the client left before its answer was complete")
+    finally:
+        task.cancel()
+        watcher.cancel()
+        await asyncio.gather(task, watcher, return_exceptions=True)

@@ -1,0 +1,137 @@
+"""Routes that describe: models, model and server facts, version, metrics.
+
+Field names are those that clients and dashboards of other servers look for. Secrets are never
+shown. The scheduler's numbers are asked for at every call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from ..errors import NotFound, TreadleError
+from .bodies import JsonResponse
+from .service import WEIGHT_VERSION, Service
+
+STATS_TIMEOUT_S = 5.0
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+GB = 1e9
+
+
+class InfoRoutes:
+    def __init__(self, service: Service, launch_command: str) -> None:
+        self._service = service
+        self._launch_command = launch_command
+        self._started_at = time.time()
+
+    async def root(self, request: Request) -> Response:
+        return PlainTextResponse(f"treadle {self._service.version}\n")
+
+    async def version(self, request: Request) -> Response:
+        return JsonResponse({"version": self._service.version})
+
+    async def models(self, request: Request) -> Response:
+        return JsonResponse({"object": "list", "data": [self._card()]})
+
+    async def model(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name != self._service.model.served_name:
+            raise NotFound(
+                f"the model {name!r} does not exist", param="model", code="model_not_found"
+            )
+        return JsonResponse(self._card())
+
+    async def model_info(self, request: Request) -> Response:
+        model, config = self._service.model, self._service.config
+        return JsonResponse(
+            {
+                "model_path": model.path,
+                "served_model_name": model.served_name,
+                "tokenizer_path": model.tokenizer_path,
+                "is_generation": True,
+                "preferred_sampling_params": None,
+                "weight_version": WEIGHT_VERSION,
+                "load_format": config.model.load_format,
+                "reasoning_parser": None,
+                "tool_call_parser": None,
+                "disaggregation_mode": "null",
+                "has_image_understanding": False,
+                "has_audio_understanding": False,
+                "model_type": model.model_type,
+                "architectures": [model.architecture],
+            }
+        )
+
+    async def server_info(self, request: Request) -> Response:
+        gauges = (await self._stats())[1]
+        info = {**self._flags(), **self._state(gauges)}
+        return JsonResponse(info)
+
+    async def metrics(self, request: Request) -> Response:
+        counters, gauges = await self._stats()
+        text = self._service.metrics.render(counters, gauges)
+        return Response(text, media_type=METRICS_TYPE)
+
+    async def _stats(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Empty when the scheduler does not answer: the metrics of this process still count."""
+        try:
+            stats = await asyncio.wait_for(self._service.frontend.stats(), STATS_TIMEOUT_S)
+        except (TreadleError, TimeoutError):
+            return {}, {}
+        return stats.counters, stats.gauges
+
+    def _card(self) -> dict[str, object]:
+        model = self._service.model
+        return {
+            "id": model.served_name,
+            "object": "model",
+            "created": model.created,
+            "owned_by": "sglang",
+            "root": model.path,
+            "parent": None,
+            "max_model_len": self._service.limits.context_len,
+        }
+
+    def _flags(self) -> dict[str, object]:
+        sections = dataclasses.asdict(self._service.config)
+        flags = {name: value for section in sections.values() for name, value in section.items()}
+        if flags.get("api_key"):
+            flags["api_key"] = "***"
+        model = self._service.model
+        return {
+            **flags,
+            "model_path": model.path,
+            "served_model_name": model.served_name,
+            "tokenizer_path": model.tokenizer_path,
+        }
+
+    def _state(self, gauges: dict[str, float]) -> dict[str, object]:
+        config, capacity = self._service.config, self._service.frontend.capacity
+        total = 0 if capacity is None else (capacity.num_pages - 1) * config.cache.page_size
+        internal = {
+            "last_gen_throughput": gauges.get("gen_throughput", 0.0),
+            "memory_usage": {
+                "weight": 0 if capacity is None else capacity.weight_bytes / GB,
+                "kvcache": 0 if capacity is None else capacity.kv_bytes / GB,
+                "token_capacity": total,
+            },
+            "effective_max_running_requests_per_dp": config.sched.max_running,
+            "avg_spec_accept_length": 1.0,
+            "startup_time": self._started_at,
+            "world_size": config.parallel.tp_size,
+        }
+        return {
+            "scheduler_info": {
+                "max_total_num_tokens": total,
+                "max_req_input_len": self._service.limits.context_len - 1,
+            },
+            "internal_states": [internal],
+            "version": self._service.version,
+            "startup_time": self._started_at,
+            "launch_command": self._launch_command,
+            "kv_events": None,
+        }

@@ -1,0 +1,51 @@
+"""What every route works with, made once per process, and what the model is called outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..config import ServerConfig
+from ..errors import NotFound
+from ..metrics import HttpMetrics, RequestMetrics
+from ..tokenizer.encode import Tokenizer
+from ..tokenizer.frontend import Frontend
+from ..tokenizer.limits import Limits
+from ..tokenizer.prompts import Prompts
+from .sampling import SamplingReader
+
+WEIGHT_VERSION = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    served_name: str
+    path: str
+    tokenizer_path: str
+    architecture: str
+    model_type: str
+    created: int  # Unix time, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    frontend: Frontend
+    prompts: Prompts
+    tokenizer: Tokenizer
+    limits: Limits
+    sampling: SamplingReader
+    model: ModelInfo
+    config: ServerConfig
+    metrics: RequestMetrics
+    http_metrics: HttpMetrics
+    version: str
+
+    def check_model(self, name: str | None) -> str:
+        """The name that responses carry: the served one. Raises NotFound with strict names."""
+        served = self.model.served_name
+        if name and name != served and self.config.net.strict_model_name:
+            raise NotFound(
+                f"the model {name!r} does not exist; this server has {served!r}",
+                param="model",
+                code="model_not_found",
+            )
+        return served

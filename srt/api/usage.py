@@ -1,0 +1,44 @@
+"""Usage of one HTTP request over all its choices.
+
+A prompt counts once however many choices it has; completion tokens add up. Cached and replayed
+tokens are those of each prompt's first choice: the later choices' own hits are not reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..messages import Usage
+from ..tokenizer.choice import Choice, Delta
+
+
+class UsageSum:
+    def __init__(self, choices: Sequence[Choice], *, has_cache_report: bool) -> None:
+        self._usages = [choice.usage for choice in choices]
+        self._first = [choice.index for choice in choices if choice.is_first]
+        self._has_cache_report = has_cache_report
+
+    def add(self, delta: Delta) -> None:
+        self._usages[delta.index] = delta.usage
+
+    @property
+    def total(self) -> Usage:
+        first = [self._usages[index] for index in self._first]
+        return Usage(
+            sum(usage.prompt_tokens for usage in first),
+            sum(usage.completion_tokens for usage in self._usages),
+            sum(usage.cached_tokens for usage in first),
+            sum(usage.replayed_tokens for usage in first),
+        )
+
+    def body(self) -> dict[str, object]:
+        total = self.total
+        details = {"cached_tokens": total.cached_tokens, "replayed_tokens": total.replayed_tokens}
+        return {
+            "prompt_tokens": total.prompt_tokens,
+            "completion_tokens": total.completion_tokens,
+            "total_tokens": total.prompt_tokens + total.completion_tokens,
+            "prompt_tokens_details": details if self._has_cache_report else None,
+            "completion_tokens_details": {"reasoning_tokens": 0},
+            "reasoning_tokens": 0,
+        }

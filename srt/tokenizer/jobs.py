@@ -1,0 +1,58 @@
+"""What the API hands to the frontend: prompts with their options, and how their choices are named.
+
+A prompt with n choices is n requests to the scheduler, which shares their prefix by its tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..messages import GenerateRequest, SamplingParams
+from .trail import TextRules
+
+MAX_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PromptJob:
+    """`n` choices of one prompt. `request.rid` names the prompt ("" : made from the HTTP
+    request's); choices are called `rid-0`, `rid-1`, ... unless the HTTP request has one only.
+    """
+
+    request: GenerateRequest
+    rules: TextRules
+    n: int = 1
+    interval: int = 1  # tokens per delta; 0: one delta at the end
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceName:
+    """`ordinal` counts the choices of a prompt; `rid` and `prompt_rid` are the client's names."""
+
+    job: PromptJob
+    ordinal: int
+    rid: str
+    prompt_rid: str
+
+    def sampling(self) -> SamplingParams:
+        """Choices of one prompt draw differently from one seed."""
+        sampling = self.job.request.sampling
+        if sampling.seed is None or self.ordinal == 0:
+            return sampling
+        return replace(sampling, seed=(sampling.seed + self.ordinal) & MAX_SEED)
+
+
+def name_choices(jobs: Sequence[PromptJob], rid: str) -> tuple[ChoiceName, ...]:
+    """All choices of an HTTP request called `rid`, prompt-major."""
+    is_single = len(jobs) == 1 and jobs[0].n == 1
+    names: list[ChoiceName] = []
+    for job in jobs:
+        own = job.request.rid
+        for i in range(job.n):
+            if own:
+                name = own if job.n == 1 else f"{own}-{i}"
+            else:
+                name = rid if is_single else f"{rid}-{len(names)}"
+            names.append(ChoiceName(job, i, name, own or rid))
+    return tuple(names)
