@@ -1,0 +1,211 @@
+"""The loop of the scheduler process: messages in, plans to the workers, results and tokens out.
+
+    drain inbox -> add / abort / commit -> plan (at most one step ahead) -> terminal events
+
+Owns the rhythm, not the decisions. It sleeps in the inbox whenever nothing can be planned: there is
+no busy loop, neither idle nor while the workers compute. When the replica has been idle for a
+moment the bookkeeping is counted; what does not add up is logged and counted, and both tree and
+allocators start anew: no request is lost and no page stays leaked. A step that takes longer than
+the watchdog allows ends the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..cache.manager import CacheManager
+from ..errors import InvariantBroken, WorkerLost
+from ..log import event
+from ..messages import (
+    AbortAll,
+    AbortRequest,
+    Flush,
+    FlushDone,
+    GenerateRequest,
+    Message,
+    RequestOutput,
+    Shutdown,
+    Stats,
+    StatsRequest,
+    StepResult,
+    TokenOutput,
+)
+from ..net.ipc import Inbox, Outbox, send_all
+from ..sched.scheduler import Scheduler
+
+log = logging.getLogger(__name__)
+
+IDLE_CHECK_S = 1.0  # counting all pages takes milliseconds; not between the turns of a dialogue
+STALL_S = 0.1  # until planning is tried again when requests wait and no step is in flight
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """The bookkeeping of one replica; made anew when its invariants are broken."""
+
+    scheduler: Scheduler
+    cache: CacheManager
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    inbox: Inbox
+    tokenizer: Outbox
+    workers: tuple[Outbox, ...]
+
+
+class StepLoop:
+    def __init__(
+        self, make: Callable[[], Engine], ports: Ports, watchdog_s: float, log_interval: int
+    ) -> None:
+        """`make` builds an engine with nothing in it; `log_interval` is in steps."""
+        self._make = make
+        self._engine = make()
+        self._ports = ports
+        self._watchdog_s = watchdog_s
+        self._status = StatusLine(log_interval)
+        self._is_checked = True
+        self._is_stopping = False
+        self._failed_checks = 0
+
+    def run(self) -> None:
+        """Until `Shutdown`. Raises WorkerLost when a step takes too long, InvariantBroken."""
+        while not self._is_stopping:
+            self.turn(time.monotonic())
+
+    def turn(self, now: float) -> None:
+        """Waits for messages unless there is something to plan, then does all there is to do."""
+        first = self._ports.inbox.recv(self._patience(now))
+        if first is None:
+            self._nothing_came(time.monotonic())
+        else:
+            for message in (first, *self._ports.inbox.drain()):
+                self._handle(message, time.monotonic())
+        self._plan()
+        self._send(self._engine.scheduler.take_events())
+
+    def _patience(self, now: float) -> float | None:
+        """Seconds to wait in the inbox; None is for ever."""
+        scheduler = self._engine.scheduler
+        if scheduler.in_flight:
+            return max(0.0, self._watchdog_s - scheduler.step_age_s(now)) + 0.001
+        if scheduler.has_work:
+            return STALL_S
+        return None if self._is_checked else IDLE_CHECK_S
+
+    def _nothing_came(self, now: float) -> None:
+        scheduler = self._engine.scheduler
+        if scheduler.in_flight:
+            if scheduler.step_age_s(now) > self._watchdog_s:
+                limit = f"--watchdog-timeout {self._watchdog_s:g}"
+                raise WorkerLost(f"a step has run for longer than {limit} seconds")
+        elif not scheduler.has_work:
+            self._check()
+
+    def _handle(self, message: Message, now: float) -> None:
+        scheduler = self._engine.scheduler
+        if isinstance(message, StepResult):
+            output = scheduler.commit(message, now)
+            self._send(output.outputs)
+            self._status.stepped(message, output, now)
+            if self._status.is_due:
+                self._status.write(*scheduler.stats(), now)
+        elif isinstance(message, GenerateRequest):
+            self._is_checked = False
+            scheduler.add(message, now)
+        elif isinstance(message, AbortRequest):
+            scheduler.abort(message, now)
+        else:
+            self._control(message, now)
+
+    def _control(self, message: Message, now: float) -> None:
+        scheduler = self._engine.scheduler
+        if isinstance(message, AbortAll):
+            scheduler.abort_all(message.reason, now)
+        elif isinstance(message, Flush):
+            ok, text = scheduler.flush()
+            log.info(event("flush_cache", {"ok": ok}))
+            self._ports.tokenizer.send(FlushDone(message.token, ok, text))
+        elif isinstance(message, StatsRequest):
+            self._ports.tokenizer.send(self._stats(message.token))
+        elif isinstance(message, Shutdown):
+            self._is_stopping = True
+        else:
+            raise InvariantBroken(f"the scheduler cannot handle {type(message).__name__}")
+
+    def _plan(self) -> None:
+        scheduler = self._engine.scheduler
+        while scheduler.can_plan:
+            plan = scheduler.plan(time.monotonic())
+            if plan is None:
+                return
+            send_all(self._ports.workers, plan)
+
+    def _send(self, outputs: tuple[RequestOutput, ...]) -> None:
+        if outputs:
+            self._ports.tokenizer.send(TokenOutput(outputs))
+
+    def _stats(self, token: int) -> Stats:
+        counters, gauges = self._engine.scheduler.stats()
+        counters = counters | self._status.counters()
+        counters["cache_invariant_failures"] = float(self._failed_checks)
+        return Stats(token, counters, gauges | {"gen_throughput": self._status.tokens_per_s})
+
+    def _check(self) -> None:
+        self._is_checked = True
+        try:
+            self._engine.cache.check()
+        except InvariantBroken as e:
+            self._failed_checks += 1
+            log.error(event("cache_invariant_broken", {"what": e.message, "action": "reset"}))
+            self._engine = self._make()
+
+
+class StatusLine:
+    """Totals over steps, and the line that operators read every `interval` steps."""
+
+    def __init__(self, interval: int) -> None:
+        self._interval = interval
+        self._steps = 0
+        self._layer_rows = 0
+        self._forward_s = 0.0
+        self._tokens = 0
+        self._since = time.monotonic()
+        self.tokens_per_s = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        return self._steps % self._interval == 0
+
+    def stepped(self, result: StepResult, output: TokenOutput, now: float) -> None:
+        if self._tokens == 0:
+            self._since = now - result.run_ms / 1e3
+        self._steps += 1
+        self._layer_rows += result.layer_rows
+        self._forward_s += result.run_ms / 1e3
+        self._tokens += sum(len(x.token_ids) for x in output.outputs)
+
+    def counters(self) -> dict[str, float]:
+        return {
+            "steps": float(self._steps),
+            "layer_rows": float(self._layer_rows),
+            "forward_seconds": self._forward_s,
+        }
+
+    def write(self, counters: dict[str, float], gauges: dict[str, float], now: float) -> None:
+        self.tokens_per_s = self._tokens / max(now - self._since, 1e-6)
+        self._tokens = 0
+        asked = counters.get("prefix_query_tokens", 0.0)
+        fields: dict[str, object] = {
+            "step": self._steps,
+            "running": int(gauges.get("running", 0)),
+            "waiting": int(gauges.get("waiting", 0)),
+            "free_pages": int(gauges.get("pages{state=free}", 0)),
+            "evictable_pages": int(gauges.get("pages{state=evictable}", 0)),
+            "gen_tokens_s": self.tokens_per_s,
+            "hit_rate": counters.get("prefix_hit_tokens", 0.0) / asked if asked else 0.0,
+        }
+        log.info(event("status", fields))
