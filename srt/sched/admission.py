@@ -1,0 +1,162 @@
+"""Admission: waiting requests get a slot, pages for all known tokens, and their first rows.
+
+A request is probed, then admitted: what cannot be admitted has changed nothing (rules T8, B30). The
+queue keeps no pages and no lengths, every attempt looks anew (T9). Reserved per admission (T24):
+
+    pages of known + expected tokens, less the hit
+    + what each running request is expected to need beyond the pages it holds, at least one page
+
+Pages of known tokens are taken here, so a prompt between two chunks lacks only row budget (T38).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from random import Random
+
+from ..cache.lease import Admission, PrefixHit
+from ..cache.manager import CacheManager
+from ..errors import InvariantBroken
+from ..messages import SlotReset, ids
+from .counters import Counters
+from .estimate import NewTokenEstimate
+from .plan import StepBuilder, span_end
+from .policy import QueueView
+from .request import Request, RequestState
+from .running import RunningSet
+from .waiting import WaitingQueue
+
+SHARED_TOKENS = 32  # with more in common, and none of it cached yet, one request goes ahead (T41)
+
+
+class Admitter:
+    def __init__(
+        self,
+        cache: CacheManager,
+        queue: WaitingQueue,
+        estimate: NewTokenEstimate,
+        counters: Counters,
+        rng: Random,
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._estimate = estimate
+        self._counters = counters
+        self._view = QueueView(lambda request: self._probe(request).length, rng)
+
+    def admit(self, builder: StepBuilder, running: RunningSet, now: float) -> Request | None:
+        """Admit in order until rows, slots or pages end; the admitted join `running`. Returns the
+        request that pages were lacking for."""
+        if not self._queue or not self._cache.slots.num_free or builder.budget <= 0:
+            return None
+        leaders = set(_leading_prefixes(running))
+        for request in self._queue.order(self._view):
+            hit = self._probe(request)
+            if hit.length < SHARED_TOKENS and _prefix(request) in leaders:
+                continue
+            end = self._first_end(request, hit, builder)
+            if end is None:
+                self._queue.put_first(request)
+                return None
+            admission = self._take(request, running)
+            if admission is None:
+                return request if self._cache.slots.num_free else None
+            self._enter(request, admission, now)
+            running.enter(request, admission.lease)
+            builder.enter(_reset(request), admission.lease.pages[:])
+            builder.add_span(request, end)
+            leaders.update(_leading_prefixes([request]))
+            if builder.budget <= 0:
+                return None
+        return None
+
+    def _probe(self, request: Request) -> PrefixHit:
+        """The last known token is always run, to have its logits (T10)."""
+        limit = request.len - 1
+        return self._cache.probe(request.namespace, request.tokens, limit, request.shape)
+
+    def _first_end(self, request: Request, hit: PrefixHit, builder: StepBuilder) -> int | None:
+        """End of the request's rows in this step, or None when it has to wait for the next.
+
+        A bounded replay waits for a step that holds it whole (B15). When not even a step without
+        other prompts does, because decode rows leave too little, waiting would not end: it is cut
+        like an exact one (B16), which computes the same rows with the same floors.
+        """
+        return span_end(
+            hit.start,
+            request.len,
+            hit.length,
+            builder.budget,
+            self._cache.facts.page_size,
+            may_cut_replay=request.shape.mode != "bounded" or not builder.record.spans,
+        )
+
+    def _take(self, request: Request, running: RunningSet) -> Admission | None:
+        size = self._cache.facts.page_size
+        tokens = request.len
+        reserve = -(-tokens // size)  # alone, it may use the whole pool
+        if running:
+            expected = tokens + self._estimate.tokens(request)
+            reserve = -(-expected // size) + self._headroom(running)
+        return self._cache.admit(
+            request.namespace,
+            request.tokens,
+            tokens - 1,
+            request.shape,
+            reserve,
+            resumed_prompt_len=request.prompt_len if request.was_admitted else None,
+        )
+
+    def _headroom(self, running: RunningSet) -> int:
+        """Pages that running requests are expected to take beyond those they hold."""
+        size = self._cache.facts.page_size
+        total = 0
+        for request in running:
+            if request.known < request.max_known:
+                expected = request.known + self._estimate.tokens(request)
+                total += max(1, -(-(expected - request.capacity) // size))
+        return total
+
+    def _enter(self, request: Request, admission: Admission, now: float) -> None:
+        hit = admission.hit
+        if self._cache.grow(admission.lease, request.len) is None:
+            raise InvariantBroken(f"request {request.rid}: reserved pages are not there")
+        self._queue.admitted(request)
+        request.move(RequestState.RUNNING)
+        request.next, request.hit, request.computed = hit.start, hit.length, hit.length
+        if not request.was_admitted:
+            request.was_admitted = True
+            request.cached, request.replayed = hit.length, hit.replayed
+            request.queue_s = now - request.arrived
+            self._counters.admitted(request, hit)
+
+
+def _reset(request: Request) -> SlotReset:
+    return SlotReset(
+        slot=request.slot,
+        floor=request.next,
+        hit=request.hit,
+        slope=request.shape.slope,
+        depth=request.shape.depth,
+        prompt_len=request.prompt_len,
+        num_output=request.num_output,
+        sampling=request.sampling,
+        top_logprobs=request.top_logprobs,
+        history=request.tokens[:] if request.sampling.has_penalties else ids(),
+    )
+
+
+def _prefix(request: Request) -> tuple[object, bytes] | None:
+    """What two requests have in common when they share more than `SHARED_TOKENS` tokens."""
+    if request.len <= SHARED_TOKENS:
+        return None
+    return request.namespace, request.tokens[: SHARED_TOKENS + 1].tobytes()
+
+
+def _leading_prefixes(requests: Iterable[Request]) -> Iterator[tuple[object, bytes]]:
+    """Prefixes that are being computed for the first time and not answered yet."""
+    for request in requests:
+        if request.computed < SHARED_TOKENS:
+            prefix = _prefix(request)
+            if prefix is not None:
+                yield prefix

@@ -1,0 +1,114 @@
+"""One step under construction: spans, their token ids, the row budget, and what the answer means.
+
+Rows of a step are decode rows first (one per request, always all of them), then longer spans as far
+as the budget goes. The budget counts every row, replayed ones too (rule B14):
+
+    |d|d|d|d|---- span of a parked request ----|-- span of an admitted request --|
+    |<---------------------------- at most chunk_tokens rows ------------------->|
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ..messages import FROM_DEVICE, PageUpdate, SlotReset, StepPlan, ids
+from .request import Request
+
+
+class PlannedSpan(NamedTuple):
+    request: Request
+    start: int
+    end: int
+    sample: bool
+
+
+@dataclass(slots=True, eq=False)
+class StepRecord:
+    """What a planned step will answer, in span order: one-row spans, then longer ones."""
+
+    step: int
+    planned_at: float  # seconds of the caller's clock
+    singles: Sequence[Request] = ()  # each advanced by one sampled row
+    spans: list[PlannedSpan] = field(default_factory=list)
+
+
+def span_end(
+    start: int, known: int, hit: int, budget: int, page_size: int, *, may_cut_replay: bool
+) -> int | None:
+    """End of a span from row `start` when at most `budget` rows may run; None to wait.
+
+    All rows that are left, or up to a multiple of the page size in absolute position (rule T37).
+    A replay that may not be cut is run together with at least a page of new rows (rule B15).
+    """
+    end = known
+    if known - start > budget:
+        end = (start + budget) // page_size * page_size
+    if end <= start or (end <= hit and not may_cut_replay):
+        return None
+    return end
+
+
+class StepBuilder:
+    """Collects one `StepPlan`. Adding rows of a request advances its cursors."""
+
+    __slots__ = ("record", "_chunk_tokens", "_data", "_tokens", "_resets", "_pages")
+
+    def __init__(self, record: StepRecord, chunk_tokens: int) -> None:
+        self.record = record
+        self._chunk_tokens = chunk_tokens
+        self._data = ids()
+        self._tokens = ids()
+        self._resets: list[SlotReset] = []
+        self._pages: list[PageUpdate] = []
+
+    @property
+    def num_rows(self) -> int:
+        return len(self._tokens)
+
+    @property
+    def budget(self) -> int:
+        """Rows that still fit."""
+        return self._chunk_tokens - len(self._tokens)
+
+    def add_singles(self, requests: Sequence[Request]) -> None:
+        """One row each for requests with exactly one row to run: the hot loop of decoding. The id
+        of a token that is still to be sampled is taken from the device."""
+        step = self.record.step
+        add_span = self._data.extend
+        add_token = self._tokens.append
+        for request in requests:
+            row = request.next
+            after = row + 1
+            tokens = request.tokens
+            add_span((request.slot, row, row, after, 1))
+            add_token(tokens[row] if row < len(tokens) else FROM_DEVICE)
+            request.next = after
+            request.last_step = step
+            if after < request.max_known:
+                request.known = after + 1
+        self.record.singles = requests
+
+    def add_span(self, request: Request, end: int) -> None:
+        """Rows `[next, end)`; the last is sampled when it is that of the last known token."""
+        start = request.next
+        sample = end == request.known
+        self._data.extend((request.slot, start, max(start, request.hit), end, int(sample)))
+        self._tokens.extend(request.tokens[start:end])
+        self.record.spans.append(PlannedSpan(request, start, end, sample))
+        request.next = end
+        request.last_step = self.record.step
+        if sample and end < request.max_known:
+            request.known = end + 1
+
+    def enter(self, reset: SlotReset, pages: array[int]) -> None:
+        """A request takes its slot: empty rings, sampler state, page-table row."""
+        self._resets.append(reset)
+        self._pages.append(PageUpdate(reset.slot, 0, pages))
+
+    def build(self, updates: list[PageUpdate]) -> StepPlan:
+        """`updates`: page-table changes of requests that were running before this step."""
+        pages = (*self._pages, *updates)
+        return StepPlan(self.record.step, self._data, self._tokens, tuple(self._resets), pages)

@@ -1,0 +1,87 @@
+"""State of one request in the scheduler: every field that changes while it is served.
+
+    tokens   |---------------- prompt ----------------|-- sampled --|
+             0                                        prompt_len     len     known     max_known
+    rows     |==== computed ====|==== planned ====|.... to run ....|
+                                computed          next
+
+`computed <= next <= known`, except during a replay that is cut, where `next` is still below the hit
+and `computed` is the hit. `known` counts tokens that exist or will when the planned rows are
+answered, so `known - len` is the number of steps in flight that sample for this request. Only the
+scheduler changes a request.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ..cache.lease import Lease
+from ..cache.replay import ReplayShape
+from ..errors import InvariantBroken
+from ..messages import Finish, RequestId, SamplingParams, Usage
+
+
+class RequestState(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+MOVES = {
+    (RequestState.WAITING, RequestState.RUNNING),  # admission
+    (RequestState.RUNNING, RequestState.WAITING),  # preemption
+    (RequestState.RUNNING, RequestState.FINISHED),
+    (RequestState.WAITING, RequestState.FINISHED),  # aborted in the queue, or it can never fit
+}
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    rid: RequestId
+    tokens: array[int]
+    prompt_len: int
+    max_known: int  # prompt + max_new_tokens, capped by the context
+    sampling: SamplingParams  # with a seed
+    stop_ids: frozenset[int]
+    namespace: tuple[tuple[str, str], ...]
+    shape: ReplayShape
+    top_logprobs: int | None
+    priority: int  # higher is more important
+    arrival: int  # number in order of arrival
+    arrived: float  # seconds of the caller's clock
+    state: RequestState = RequestState.WAITING
+    next: int = 0  # first row not yet planned
+    computed: int = 0  # tokens whose global KV is in pages, by answered steps
+    known: int = 0
+    hit: int = 0  # adopted length of this admission: rows below write no global KV
+    capacity: int = 0  # tokens that the pages held have room for
+    slot: int = 0
+    lease: Lease | None = None  # held exactly while RUNNING (rule T20)
+    last_step: int = -1  # newest step with a row of this request
+    intent: Finish | None = None  # how to end it at the next answer (rule T32)
+    was_admitted: bool = False
+    cached: int = 0  # hit and replayed rows of the first admission (rule B37)
+    replayed: int = 0
+    queue_s: float = 0.0
+    ever_computed: int = 0  # rows below it had been computed before a preemption
+    spared_until: int = 0  # not a victim while `len` is below (rule T46)
+    overtaken: int = 0  # admissions of later arrivals while it was the oldest waiting
+
+    @property
+    def len(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def num_output(self) -> int:
+        return len(self.tokens) - self.prompt_len
+
+    def move(self, state: RequestState) -> None:
+        """Raises: InvariantBroken for a move that is not in `MOVES`."""
+        if (self.state, state) not in MOVES:
+            raise InvariantBroken(f"request {self.rid}: {self.state} -> {state}")
+        self.state = state
+
+    def usage(self) -> Usage:
+        return Usage(self.prompt_len, self.num_output, self.cached, self.replayed)

@@ -1,0 +1,352 @@
+"""Scheduler: which rows run in the next step, and what a finished step means for each request.
+
+    add, abort -> waiting --plan: admit--> running --commit: finish--> a terminal RequestOutput
+                     ^--------- plan: preempt ---------'
+
+There are no phases: a step advances each running request from `computed` towards `known`. The
+scheduler plans at most one step ahead of the last commit; what is unknown then is only which ids
+were sampled, and whether one of them ended its request. Such a request has one row too many in the
+step ahead: it is computed and dropped (rule T33).
+
+Invariants: one terminal output per request (T34); `_finish` is the only place that frees one for
+good (T32), `_preempt` the only one that frees and requeues; what is freed while a step is in flight
+is reused after its commit (T31); pages change owner only in `cache`. Not thread-safe, reads no
+clock: `now` is in seconds and only differences count.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+from random import Random
+
+from ..cache.manager import CacheManager
+from ..config import CacheSection, SchedSection
+from ..errors import BadRequest, InvariantBroken, Overloaded, TreadleError
+from ..messages import (
+    AbortRequest,
+    Finish,
+    GenerateRequest,
+    RequestId,
+    RequestOutput,
+    StepPlan,
+    StepResult,
+    TokenLogprob,
+    TokenOutput,
+    Usage,
+)
+from .admission import Admitter
+from .counters import Counters
+from .estimate import NewTokenEstimate
+from .finish import after_token, by_intent, not_finite, out_of_pages
+from .limits import check_request, check_settings, max_known
+from .plan import PlannedSpan, StepBuilder, StepRecord, span_end
+from .preempt import choose_victim, spare
+from .request import Request, RequestState
+from .running import Rows, RunningSet
+from .waiting import WaitingQueue
+
+SEED_BITS = 32
+
+
+class Scheduler:
+    def __init__(
+        self, sched: SchedSection, cache: CacheSection, manager: CacheManager, context_len: int
+    ) -> None:
+        """Sections as `resolve` settles them. `context_len` in tokens, prompt and output.
+
+        Raises: ConfigError for settings with which a request could never be run.
+        """
+        check_settings(sched, manager)
+        self._settings = sched
+        self._context_len = context_len
+        self._cache = manager
+        self._page_size = manager.facts.page_size
+        self._checks_invariants = cache.check_invariants
+        self._rng = Random(sched.seed)
+        self._requests: dict[RequestId, Request] = {}  # all that are not finished
+        self._running = RunningSet(manager)
+        self._waiting = WaitingQueue(sched.policy)
+        self._counters = Counters()
+        self._estimate = NewTokenEstimate(sched.conservativeness)
+        order_rng = Random(sched.seed)
+        self._admitter = Admitter(manager, self._waiting, self._estimate, self._counters, order_rng)
+        self._records: deque[StepRecord] = deque()  # planned, not yet committed
+        self._events: list[RequestOutput] = []
+        self._arrivals = 0
+        self._next_step = 0
+        self._committed_at = 0.0
+
+    @property
+    def in_flight(self) -> int:
+        """Steps planned and not yet committed."""
+        return len(self._records)
+
+    @property
+    def can_plan(self) -> bool:
+        return len(self._records) < (2 if self._settings.overlap else 1)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a request waits or runs."""
+        return bool(self._requests)
+
+    def step_age_s(self, now: float) -> float:
+        """For how long the workers have had the oldest step; 0 when they have none."""
+        if not self._records:
+            return 0.0
+        return now - max(self._records[0].planned_at, self._committed_at)
+
+    def add(self, message: GenerateRequest, now: float) -> None:
+        """Queue a request. A refusal is a terminal event with message and HTTP status."""
+        try:
+            request = self._accept(message, now)
+        except TreadleError as error:
+            end = Finish("abort", message=error.message, status=error.status)
+            self._counters.finished(end)
+            usage = Usage(len(message.prompt_ids), 0, 0, 0)
+            self._events.append(RequestOutput(message.rid, (), usage, end))
+            return
+        self._arrivals += 1
+        self._requests[request.rid] = request
+        self._waiting.push(request)
+
+    def abort(self, message: AbortRequest, now: float) -> None:
+        """End the request with exactly this rid (rule T35); one that is unknown has ended before.
+
+        A request with rows in flight is answered by the commit of the next of them, all others by
+        an event (rule T34).
+        """
+        request = self._requests.get(message.rid)
+        if request is None or request.intent is not None:
+            return
+        if message.reason != "stop":
+            self._counters.aborted(message.reason, _phase(request))
+        end = by_intent(message.reason)
+        if self._records and request.last_step >= self._records[0].step:
+            request.intent = end
+            request.known = request.next  # nothing more is planned for it
+            return
+        if not request.was_admitted:
+            request.queue_s = now - request.arrived
+        self._events.append(self._finish(request, end))
+
+    def abort_all(self, reason: str, now: float) -> None:
+        for rid in list(self._requests):
+            self.abort(AbortRequest(rid, reason), now)
+
+    def take_events(self) -> tuple[RequestOutput, ...]:
+        """Terminal outputs since the last call that no commit has returned."""
+        events = tuple(self._events)
+        self._events.clear()
+        return events
+
+    def flush(self) -> tuple[bool, str]:
+        """Empty the prefix cache, if nothing runs and nothing waits (rule T25)."""
+        if self._requests or not self._cache.flush():
+            running, waiting = len(self._running), len(self._waiting)
+            return False, f"not flushed: {running} requests run and {waiting} wait"
+        return True, "the prefix cache is empty"
+
+    def stats(self) -> tuple[dict[str, float], dict[str, float]]:
+        """(counters, gauges), read from state."""
+        parked = sum(request.known - request.next > 1 for request in self._running)
+        gauges = {
+            "running": float(len(self._running)),
+            "waiting": float(len(self._waiting)),
+            "parked_chunks": float(parked),
+            "in_flight_steps": float(len(self._records)),
+            "new_token_ratio": self._estimate.ratio,
+        }
+        counters = self._counters.snapshot() | self._cache.counters()
+        return counters, gauges | self._cache.gauges()
+
+    def plan(self, now: float) -> StepPlan | None:
+        """The next step, or None when nothing can run before the next commit or arrival."""
+        if not self.can_plan:
+            return None
+        is_calm = True
+        rows = self._running.rows()
+        while rows.short is not None:
+            if self._records:
+                # A commit may free pages, and until then nobody can be preempted: the last tokens
+                # are on the device. Planning goes on from an answered state.
+                return None
+            is_calm = False
+            self._make_room(rows.short)
+            rows = self._running.rows()
+        record = StepRecord(self._next_step, now)
+        builder = StepBuilder(record, self._settings.chunk_tokens)
+        self._add_rows(builder, rows)
+        if is_calm:
+            self._estimate.decay()
+            self._admit(builder, now)
+        if not builder.num_rows:
+            return None
+        self._next_step += 1
+        self._records.append(record)
+        return builder.build(self._running.take_updates())
+
+    def commit(self, result: StepResult, now: float) -> TokenOutput:
+        """Apply the answer of the oldest step in flight. Raises: InvariantBroken for another."""
+        if not self._records or self._records[0].step != result.step:
+            raise InvariantBroken(f"step {result.step} is answered out of order")
+        record = self._records.popleft()
+        self._committed_at = now
+        self._cache.committed(record.step)
+        outputs: list[RequestOutput] = []
+        answer, add, running = self._answer, outputs.append, RequestState.RUNNING
+        for index, request in enumerate(record.singles):
+            if request.state is running:
+                add(answer(request, request.computed + 1, result, index))
+        index = len(record.singles)
+        for span in record.spans:
+            self._counters.ran(span)
+            if span.request.state is running:
+                outputs.extend(self._ran(span, result, index))
+            index += span.sample
+        self._counters.sampled(sum(len(output.token_ids) for output in outputs))
+        if self._checks_invariants:
+            self._cache.check()
+        return TokenOutput(tuple(outputs))
+
+    def _accept(self, message: GenerateRequest, now: float) -> Request:
+        check_request(message, self._context_len, self._cache.facts)
+        if message.rid in self._requests:
+            raise BadRequest(f"rid {message.rid!r} is in use", param="rid")
+        limit = self._settings.max_queued
+        if 0 <= limit <= len(self._waiting):
+            raise Overloaded(f"the queue is full: {len(self._waiting)} wait, limit {limit}")
+        sampling = message.sampling
+        if sampling.seed is None:  # drawn once, so that a resumed request goes on as it began
+            sampling = replace(sampling, seed=self._rng.getrandbits(SEED_BITS))
+        return Request(
+            rid=message.rid,
+            tokens=message.prompt_ids[:],
+            prompt_len=len(message.prompt_ids),
+            max_known=max_known(message, self._context_len),
+            sampling=sampling,
+            stop_ids=frozenset(sampling.stop_token_ids),
+            namespace=message.namespace,
+            shape=self._cache.rule.shape(message.replay_mode, message.replay_slope),
+            top_logprobs=message.top_logprobs,
+            priority=message.priority,
+            arrival=self._arrivals,
+            arrived=now,
+            known=len(message.prompt_ids),
+        )
+
+    def _make_room(self, short: Request) -> None:
+        """Preempt a request, or end `short` when there is no other (rule T45)."""
+        victim = choose_victim(self._running.requests)
+        if victim is None:
+            error = out_of_pages(self._cache.facts.num_pages - 1)
+            self._events.append(self._finish(short, error))
+        else:
+            self._preempt(victim)
+
+    def _preempt(self, request: Request) -> None:
+        """Back to the queue with all its tokens; the tree keeps its full pages (rule T43)."""
+        self._running.leave(request, None)
+        request.move(RequestState.WAITING)
+        request.ever_computed = max(request.ever_computed, request.computed)
+        request.spared_until = spare(request)
+        request.known = request.len
+        request.next = request.computed = request.hit = 0
+        self._waiting.push(request)
+        self._counters.preempted()
+        self._estimate.preempted(self._running)
+
+    def _add_rows(self, builder: StepBuilder, rows: Rows) -> None:
+        """Rows of running requests. One that gets none keeps its cursor (rule T38)."""
+        builder.add_singles(rows.singles)
+        for request in rows.parked:
+            end = span_end(
+                request.next,
+                request.known,
+                request.hit,
+                builder.budget,
+                self._page_size,
+                may_cut_replay=True,
+            )
+            if end is None:
+                return
+            builder.add_span(request, end)
+
+    def _admit(self, builder: StepBuilder, now: float) -> None:
+        """Admit what fits. A request that an idle pool has no room for is ended (rule T45)."""
+        while True:
+            blocked = self._admitter.admit(builder, self._running, now)
+            if blocked is None or len(self._running) or self._records:
+                return
+            error = out_of_pages(self._cache.facts.num_pages - 1)
+            self._events.append(self._finish(blocked, error))
+
+    def _answer(
+        self, request: Request, computed: int, result: StepResult, index: int
+    ) -> RequestOutput:
+        """A sampled row of a running request is answered: rows below `computed` are."""
+        if index in result.bad:  # its rows are not published (rule T13)
+            return self._finish(request, not_finite())
+        request.computed = computed
+        if request.intent is not None:
+            return self._finish(request, request.intent)
+        tokens = request.tokens
+        if len(tokens) >= request.max_known:  # nothing was to be sampled
+            return self._finish(request, Finish("length"))
+        token = result.token_ids[index]
+        tokens.append(token)
+        logprob = result.logprobs[index] if result.logprobs else None
+        logprobs = () if logprob is None else (logprob,)
+        if token in request.stop_ids or len(tokens) >= request.max_known:
+            end = after_token(request, token)
+            if end is not None:
+                return self._finish(request, end, (token,), logprobs)
+        usage = Usage(
+            request.prompt_len, len(tokens) - request.prompt_len, request.cached, request.replayed
+        )
+        return RequestOutput(request.rid, (token,), usage, None, logprobs, request.queue_s)
+
+    def _ran(self, span: PlannedSpan, result: StepResult, index: int) -> tuple[RequestOutput, ...]:
+        """A longer span of a running request is answered; its full pages are published (T37)."""
+        request = span.request
+        if span.sample:
+            output = self._answer(request, span.end, result, index)
+            if output.finish is None:
+                self._running.publish(request, self._newest_step)
+            return (output,)
+        request.computed = max(request.computed, span.end)
+        if request.intent is not None:
+            return (self._finish(request, request.intent),)
+        self._running.publish(request, self._newest_step)
+        return ()
+
+    @property
+    def _newest_step(self) -> int | None:
+        """Newest step in flight: what is freed now may be reused after its commit (T31)."""
+        return self._records[-1].step if self._records else None
+
+    def _finish(
+        self,
+        request: Request,
+        end: Finish,
+        token_ids: tuple[int, ...] = (),
+        logprobs: tuple[TokenLogprob | None, ...] = (),
+    ) -> RequestOutput:
+        """The terminal output. The one place that frees a request for good (rule T32)."""
+        if request.state is RequestState.RUNNING:
+            self._running.leave(request, self._newest_step)
+        else:
+            self._waiting.remove(request)
+        request.move(RequestState.FINISHED)
+        del self._requests[request.rid]
+        self._counters.finished(end)
+        usage = request.usage()
+        return RequestOutput(request.rid, token_ids, usage, end, logprobs, request.queue_s)
+
+
+def _phase(request: Request) -> str:
+    """Label of the aborts counter."""
+    if request.state is RequestState.WAITING:
+        return "preempted" if request.was_admitted else "queued"
+    return "prompt" if request.known - request.next > 1 else "decode"

@@ -1,0 +1,307 @@
+"""A worker without torch: executes `StepPlan`s against a model of the device and checks each one.
+
+What a page position holds is modelled by one integer, the hash of the token ids up to and including
+that position. So a stale page, a page freed too early, a wrong rebinding or a hit on somebody
+else's prefix all show as a wrong integer at the row that reads it. Tokens are sampled by a
+deterministic function of (context hash, seed, output index): the text of a request must not depend
+on chunks, hits, preemption or its neighbours, and `FakeModel.oracle` says what it has to be.
+
+Checked on every plan: page 0 and slot 0 are never used; rows of a slot are contiguous from its
+floor; every row sees the pages of its own prefix and, in the ring, its whole window above the
+floor; rows below `computed` write nothing; nobody writes a page of the tree; no unanswered step
+uses a slot that a plan resets, or writes a page that it gives to somebody else (T31: reading one is
+harmless, the worker runs steps in order); the row budget holds.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field
+
+from treadle.srt.messages import (
+    FROM_DEVICE,
+    PageUpdate,
+    RowSpan,
+    SamplingParams,
+    SlotReset,
+    StepPlan,
+    StepResult,
+    TokenLogprob,
+    ids,
+)
+
+MASK = (1 << 64) - 1
+ROOT = 0x9E3779B97F4A7C15  # context hash of the empty prefix
+
+
+class PlanError(AssertionError):
+    """A plan broke a rule of the device."""
+
+
+def extend(context: int, token: int) -> int:
+    """Context hash after one more token."""
+    x = ((context ^ (token + 0x632BE5AB)) * 0xBF58476D1CE4E5B9) & MASK
+    return x ^ (x >> 29)
+
+
+def require(ok: bool, message: str) -> None:
+    if not ok:
+        raise PlanError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """Text of one request run alone. `reason` "nan" means the last row had no finite logits."""
+
+    token_ids: list[int]
+    reason: str  # "stop", "length", "nan"
+
+
+@dataclass(frozen=True, slots=True)
+class FakeModel:
+    """Next token as a pure function. Rates are per sampled token."""
+
+    vocab_size: int = 50
+    stop_rate: float = 0.05
+    nan_rate: float = 0.0
+
+    def is_bad(self, context: int) -> bool:
+        return (context >> 11) % 100_000 < self.nan_rate * 100_000
+
+    def sample(self, context: int, sampling: SamplingParams, index: int) -> int:
+        """`index` counts earlier outputs; stop ids are masked until `min_new_tokens` exist."""
+        require(sampling.seed is not None, "a slot needs a seed")
+        x = extend(extend(context, sampling.seed or 0), index)
+        stops = sampling.stop_token_ids
+        allowed = index >= sampling.min_new_tokens
+        if stops and allowed and (x >> 8) % 100_000 < self.stop_rate * 100_000:
+            return stops[(x >> 40) % len(stops)]
+        token = (x >> 32) % self.vocab_size
+        while token in stops and not allowed:
+            token = (token + 1) % self.vocab_size
+        return token
+
+    def oracle(self, prompt: Sequence[int], sampling: SamplingParams, context_len: int) -> Oracle:
+        context = ROOT
+        for token in prompt:
+            context = extend(context, token)
+        out: list[int] = []
+        while True:
+            if self.is_bad(context):
+                return Oracle(out, "nan")
+            if len(out) == sampling.max_new_tokens:
+                return Oracle(out, "length")
+            token = self.sample(context, sampling, len(out))
+            out.append(token)
+            if token in sampling.stop_token_ids and len(out) > sampling.min_new_tokens:
+                return Oracle(out, "stop")
+            if len(out) == sampling.max_new_tokens or len(prompt) + len(out) >= context_len:
+                return Oracle(out, "length")
+            context = extend(context, token)
+
+
+@dataclass(slots=True, eq=False)
+class FakeSlot:
+    """Device state of one slot. `contexts[p]` is the context hash of position p."""
+
+    reset: SlotReset
+    ring: list[tuple[int, int] | None]
+    next_row: int
+    num_output: int
+    table: list[int] = field(default_factory=list)
+    contexts: list[int] = field(default_factory=list)
+    last_token: int | None = None
+    started: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Bound:
+    """Host view of a slot at the newest submitted plan: which pages its rows may touch."""
+
+    hit: int
+    table: list[int] = field(default_factory=list)
+
+
+class FakeWorker:
+    """`submit` plans, `step` answers the oldest; `execute` does both for a single plan.
+
+    `in_tree` (pages that the radix tree owns) enables the check that nobody writes them. `window`
+    0 means a model without window layers. `max_rows` is the row budget of one step.
+    """
+
+    def __init__(
+        self,
+        model: FakeModel,
+        page_size: int,
+        num_pages: int,
+        num_slots: int,
+        *,
+        window: int = 0,
+        max_rows: int = 1 << 30,
+        in_tree: Callable[[], Container[int]] | None = None,
+    ) -> None:
+        self.model = model
+        self.page_size = page_size
+        self.num_slots = num_slots
+        self.window = window
+        self.max_rows = max_rows
+        self.in_tree = in_tree
+        self.pages: list[list[int]] = [[0] * page_size for _ in range(num_pages)]
+        self.slots: dict[int, FakeSlot] = {}
+        self.pending: deque[tuple[StepPlan, set[int], set[int]]] = deque()
+        self.rows_run = 0
+        self._bound: dict[int, _Bound] = {}
+        self._last_step: int | None = None
+
+    def execute(self, plan: StepPlan) -> StepResult:
+        self.submit(plan)
+        require(len(self.pending) == 1, "execute() with older plans unanswered")
+        return self.step()
+
+    def submit(self, plan: StepPlan) -> None:
+        """Queue a plan; refuses slots and new pages that an unanswered step still uses."""
+        require(self._last_step is None or plan.step > self._last_step, "steps must ascend")
+        self._last_step = plan.step
+        for reset in plan.resets:
+            require(0 < reset.slot < self.num_slots, f"reset of slot {reset.slot}")
+            busy = any(reset.slot in used for _, used, _ in self.pending)
+            require(not busy, f"slot {reset.slot} is reset under a running step")
+            self._bound[reset.slot] = _Bound(reset.hit)
+        for update in plan.pages:
+            self._bind(update)
+        slots: set[int] = set()
+        written: set[int] = set()
+        for span in plan.spans():
+            require(span.slot in self._bound, f"span of slot {span.slot} before its reset")
+            require(span.slot not in slots, f"two spans of slot {span.slot}")
+            slots.add(span.slot)
+            last = -(-span.end // self.page_size)
+            written.update(self._bound[span.slot].table[span.computed // self.page_size : last])
+        self.pending.append((plan, slots, written))
+
+    def _bind(self, update: PageUpdate) -> None:
+        require(update.slot in self._bound, f"pages for slot {update.slot} before its reset")
+        bound = self._bound[update.slot]
+        require(update.first <= len(bound.table), f"gap in the page table of slot {update.slot}")
+        for index, page in enumerate(update.pages, update.first):
+            require(0 < page < len(self.pages), f"page {page} is not for requests")
+            if index < len(bound.table):
+                bound.table[index] = page
+                continue
+            bound.table.append(page)
+            if index * self.page_size >= bound.hit:
+                busy = any(page in pages for _, _, pages in self.pending)
+                require(not busy, f"page {page} is reused under a running step")
+
+    def step(self) -> StepResult:
+        """Run the oldest queued plan."""
+        plan, _, _ = self.pending.popleft()
+        for reset in plan.resets:
+            self._reset(reset)
+        for update in plan.pages:
+            table = self.slots[update.slot].table
+            table[update.first : update.first + len(update.pages)] = update.pages
+        require(len(plan.token_ids) > 0, "an empty plan")
+        require(len(plan.token_ids) <= self.max_rows, f"{len(plan.token_ids)} rows in one step")
+        sampled = ids()
+        logprobs: list[TokenLogprob | None] = []
+        bad: list[int] = []
+        row = 0
+        owned = self.in_tree() if self.in_tree is not None else ()
+        for span in plan.spans():
+            count = span.end - span.start
+            slot = self.slots[span.slot]
+            self._run(slot, span, plan.token_ids[row : row + count], owned)
+            row += count
+            if span.sample:
+                if self.model.is_bad(slot.contexts[-1]):
+                    bad.append(len(sampled))
+                sampled.append(self._sample(slot))
+                wanted = slot.reset.top_logprobs is not None
+                logprobs.append(TokenLogprob(-float(sampled[-1])) if wanted else None)
+        require(row == len(plan.token_ids), "token ids and spans differ in rows")
+        self.rows_run += row
+        kept = tuple(logprobs) if any(x is not None for x in logprobs) else ()
+        return StepResult(plan.step, sampled, kept, tuple(bad), layer_rows=row)
+
+    def _reset(self, reset: SlotReset) -> None:
+        known = reset.prompt_len + reset.num_output
+        require(0 <= reset.floor <= reset.hit < known, f"floor and hit of {reset}")
+        wanted = known if reset.sampling.has_penalties else 0
+        require(len(reset.history) == wanted, f"{len(reset.history)} ids of history, not {wanted}")
+        ring: list[tuple[int, int] | None] = [None] * max(1, self.window)
+        self.slots[reset.slot] = FakeSlot(reset, ring, reset.floor, reset.num_output)
+
+    def _run(
+        self, slot: FakeSlot, span: RowSpan, tokens: array[int], owned: Container[int]
+    ) -> None:
+        size = self.page_size
+        require(span.start == slot.next_row, f"{span} does not start at row {slot.next_row}")
+        require(span.end > span.start, f"empty {span}")
+        require(span.computed == max(span.start, slot.reset.hit), f"write floor of {span}")
+        require(not span.sample or span.end > slot.reset.hit, f"{span} samples a replayed row")
+        require(span.end <= len(slot.table) * size, f"{span} has no page")
+        if not slot.started:
+            self._adopt(slot)
+        self._check_pages(slot, span.start)
+        self._check_window(slot, span.start)
+        for position, given in enumerate(tokens, span.start):
+            token = self._token(slot, given, single=len(tokens) == 1)
+            before = slot.contexts[-1] if slot.contexts else ROOT
+            context = extend(before, token)
+            slot.contexts.append(context)
+            page = slot.table[position // size]
+            if position < span.computed:
+                seen = self.pages[page][position % size]
+                require(seen == context, f"position {position} of {span} is another prefix")
+            else:
+                require(page not in owned, f"{span} writes page {page} of the tree")
+                self.pages[page][position % size] = context
+            slot.ring[position % len(slot.ring)] = (position, context)
+        slot.next_row = span.end
+
+    def _adopt(self, slot: FakeSlot) -> None:
+        """Contexts below the floor are what the adopted pages say; penalties let us check them."""
+        size = self.page_size
+        floor = slot.reset.floor
+        slot.contexts = [self.pages[slot.table[p // size]][p % size] for p in range(floor)]
+        context = ROOT
+        for position, token in enumerate(slot.reset.history[:floor]):
+            context = extend(context, token)
+            require(slot.contexts[position] == context, f"hit differs at position {position}")
+        slot.started = True
+
+    def _check_pages(self, slot: FakeSlot, upto: int) -> None:
+        size = self.page_size
+        contexts, pages = slot.contexts, self.pages
+        require(len(contexts) == upto, "contexts and rows differ")
+        for index in range(upto // size):
+            first = index * size
+            if pages[slot.table[index]] != contexts[first : first + size]:
+                raise PlanError(f"slot {slot.reset.slot}: page {slot.table[index]} is stale")
+        rest = upto % size
+        if rest and pages[slot.table[upto // size]][:rest] != contexts[upto - rest :]:
+            raise PlanError(f"slot {slot.reset.slot}: last page is stale")
+
+    def _check_window(self, slot: FakeSlot, row: int) -> None:
+        for position in range(max(slot.reset.floor, row - self.window + 1), row):
+            held = slot.ring[position % len(slot.ring)]
+            good = held == (position, slot.contexts[position])
+            require(good, f"ring of slot {slot.reset.slot} lacks position {position}")
+
+    def _token(self, slot: FakeSlot, given: int, *, single: bool) -> int:
+        if given != FROM_DEVICE:
+            return given
+        require(single, "a device token in a longer span")
+        require(slot.last_token is not None, "no token on the device yet")
+        return slot.last_token or 0
+
+    def _sample(self, slot: FakeSlot) -> int:
+        known = slot.reset.prompt_len + slot.num_output
+        require(slot.next_row == known, f"sampled at row {slot.next_row} of {known} known")
+        token = self.model.sample(slot.contexts[-1], slot.reset.sampling, slot.num_output)
+        slot.last_token = token
+        slot.num_output += 1
+        return token

@@ -1,0 +1,179 @@
+"""A scheduler and a fake worker joined, shared by the tests of this folder."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from test.fakes import FakeModel, FakeWorker
+from treadle.srt.cache.manager import CacheFacts, CacheManager
+from treadle.srt.cache.replay import ReplayRule, ReplayShape
+from treadle.srt.config import CacheSection, SchedSection
+from treadle.srt.messages import (
+    GenerateRequest,
+    RequestId,
+    RequestOutput,
+    SamplingParams,
+    StepPlan,
+    StepResult,
+)
+from treadle.srt.model_config import LayerKind
+from treadle.srt.sched.scheduler import Scheduler
+
+STOP = 7  # the stop id of generated requests
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a test may vary. `windows` window layers lie below one global layer."""
+
+    page_size: int = 4
+    num_pages: int = 64
+    max_running: int = 4
+    windows: int = 0
+    window: int = 8
+    mode: str = "bounded"
+    slope: int = 0
+    prefix_cache: bool = True
+    chunk_tokens: int = 64
+    max_queued: int = -1
+    policy: str = "fcfs"
+    conservativeness: float = 1.0
+    overlap: bool = True
+    context_len: int = 256
+    model: FakeModel = field(default_factory=FakeModel)
+
+
+class Loop:
+    """Drives both by hand. `done` has each terminal output, `text` all ids per rid, `now` ticks."""
+
+    def __init__(self, setup: Setup) -> None:
+        kinds = (LayerKind.WINDOW,) * setup.windows + (LayerKind.GLOBAL,)
+        window = setup.window if setup.windows else 0
+        shape = ReplayShape(setup.mode, setup.slope, 1)
+        rule = ReplayRule(kinds, window, shape, setup.page_size)
+        slots = setup.max_running + 1
+        facts = CacheFacts(setup.num_pages, slots, setup.page_size, setup.prefix_cache, "lru")
+        self.setup = setup
+        self.cache = CacheManager(facts, rule)
+        sched = SchedSection(
+            max_running=setup.max_running,
+            max_queued=setup.max_queued,
+            chunk_tokens=setup.chunk_tokens,
+            policy=setup.policy,
+            conservativeness=setup.conservativeness,
+            overlap=setup.overlap,
+            seed=5,
+        )
+        section = CacheSection(check_invariants=True)
+        self.scheduler = Scheduler(sched, section, self.cache, setup.context_len)
+        self.worker = FakeWorker(
+            setup.model,
+            setup.page_size,
+            setup.num_pages,
+            slots,
+            window=window,
+            max_rows=setup.chunk_tokens,
+            in_tree=self.tree_pages,
+        )
+        self.now = 0.0
+        self.done: dict[str, RequestOutput] = {}
+        self.text: dict[str, list[int]] = {}
+        self.last_usage: dict[str, RequestOutput] = {}
+        self.plans: list[StepPlan] = []
+        self.results: deque[StepResult] = deque()
+
+    def tree_pages(self) -> set[int]:
+        return {page for node in self.cache.tree.nodes() for page in node.pages}
+
+    def add(self, rid: str, prompt: Sequence[int], **options: object) -> GenerateRequest:
+        """Options are fields of `GenerateRequest` and `SamplingParams`; 8 tokens, seed 1."""
+        names = set(SamplingParams.__dataclass_fields__)
+        sampling = {"max_new_tokens": 8, "seed": 1, "stop_token_ids": (STOP,)}
+        sampling |= {key: value for key, value in options.items() if key in names}
+        rest = {key: value for key, value in options.items() if key not in names}
+        params = SamplingParams(**sampling)  # type: ignore[arg-type]
+        message = GenerateRequest(RequestId(rid), array("i", prompt), params, **rest)  # type: ignore[arg-type]
+        self.scheduler.add(message, self.now)
+        self.collect()
+        return message
+
+    def plan(self) -> StepPlan | None:
+        """One plan, submitted to the worker."""
+        self.now += 1.0
+        plan = self.scheduler.plan(self.now)
+        self.cache.check()
+        if plan is not None:
+            self.plans.append(plan)
+            self.worker.submit(plan)
+        self.collect()
+        return plan
+
+    def run_worker(self) -> None:
+        self.results.append(self.worker.step())
+
+    def commit(self) -> None:
+        """The oldest answer, run now if the worker has not yet."""
+        if not self.results:
+            self.run_worker()
+        output = self.scheduler.commit(self.results.popleft(), self.now)
+        self.take(output.outputs)
+        self.collect()
+
+    def step(self) -> None:
+        """Plan as far ahead as allowed, then commit one step."""
+        while self.scheduler.can_plan and self.plan() is not None:
+            pass
+        if self.scheduler.in_flight:
+            self.commit()
+        else:
+            assert not self.scheduler.has_work, "work waits, nothing runs and nothing is planned"
+
+    def drain(self, limit: int = 10_000) -> None:
+        for _ in range(limit):
+            if not self.scheduler.has_work and not self.scheduler.in_flight:
+                return
+            self.step()
+        raise AssertionError(f"still running after {limit} steps")
+
+    def collect(self) -> None:
+        self.take(self.scheduler.take_events())
+
+    def take(self, outputs: Sequence[RequestOutput]) -> None:
+        for output in outputs:
+            text = self.text.setdefault(output.rid, [])
+            assert output.rid not in self.done, f"{output.rid} goes on after its end"
+            text.extend(output.token_ids)
+            assert output.usage.completion_tokens == len(text)
+            if output.finish is not None:
+                self.done[output.rid] = output
+
+    def spans(self, index: int = -1) -> list[tuple[int, int, int, int, int]]:
+        return [tuple(span) for span in self.plans[index].spans()]  # type: ignore[misc]
+
+    def counters(self) -> dict[str, float]:
+        return self.scheduler.stats()[0]
+
+    def gauges(self) -> dict[str, float]:
+        return self.scheduler.stats()[1]
+
+
+MakeLoop = Callable[..., Loop]
+
+
+@pytest.fixture
+def make_loop() -> MakeLoop:
+    def make(**options: object) -> Loop:
+        return Loop(Setup(**options))  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture
+def rng() -> Random:
+    return Random(11)
