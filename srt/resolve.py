@@ -107,18 +107,20 @@ def _cache(section: CacheSection, model: ModelConfig, host: HostFacts) -> CacheS
 def _sched(
     section: SchedSection, cache: CacheSection, model: ModelConfig, host: HostFacts
 ) -> SchedSection:
+    running = _auto_running(cache, model) if section.max_running < 0 else section.max_running
     rule = ReplayRule.from_config(model, cache)
     chunk = section.chunk_tokens
     if chunk < 0:
-        need = rule.longest_run(rule.default) + cache.page_size
-        bounded = rule.default.mode == "bounded"
-        chunk = max(CPU_CHUNK_TOKENS, align_up(need, cache.page_size) if bounded else 0)
+        is_bounded = rule.default.mode == "bounded"
+        replay = rule.longest_run(rule.default) if is_bounded else 0
+        # Decode rows come first: with one for each other slot, a replay must still fit (B15).
+        need = replay + cache.page_size + running - 1
+        chunk = align_up(max(CPU_CHUNK_TOKENS, need), cache.page_size)
     elif cache.prefix_cache:
         rule.check_chunk(chunk, cache.page_size)
-    running = section.max_running
     return replace(
         section,
-        max_running=_auto_running(cache, model) if running < 0 else running,
+        max_running=running,
         chunk_tokens=chunk,
         seed=host.seed if section.seed < 0 else section.seed,
     )
