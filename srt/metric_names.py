@@ -1,23 +1,41 @@
 """The scheduler's plain names and what dashboards of other servers call the same numbers.
 
-A name of the scheduler that is not here is exported under our own prefix. Gauges that are a
-function of others are computed here, so that two gauges of one fact cannot disagree.
+A name of the scheduler that is not here is exported under our own prefix, with its labels. Numbers
+that are a function of others are computed here at scrape time, so that two of one fact cannot
+disagree. Pages that the tree could give up count as available, not as used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+OWN = "treadle:"
+KNOWN = "sglang:"
+
+OUTSIDE = {
+    "running": KNOWN + "num_running_reqs",
+    "waiting": KNOWN + "num_queue_reqs",
+    "realtime_tokens": KNOWN + "realtime_tokens",
+    "new_token_ratio": KNOWN + "new_token_ratio",
+}
+IN_USE = ("protected", "private", "quarantine")
+GB = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class OutsideName:
-    name: str
-    labels: Mapping[str, str] = field(default_factory=dict)
+class EngineFacts:
+    """Sizes that do not change while serving. `window` is 0 for models without window layers."""
+
+    page_size: int
+    window: int
+    context_len: int
+    weight_bytes: int
+    kv_bytes: int
 
 
-def split_label(key: str) -> tuple[str, dict[str, str]]:
-    """`pages{state=free}` -> ("pages", {"state": "free"})."""
+def split_labels(key: str) -> tuple[str, dict[str, str]]:
+    """`aborts{reason=user,phase=running}` -> ("aborts", {"reason": "user", ...})."""
     name, brace, rest = key.partition("{")
     if not brace:
         return name, {}
@@ -25,8 +43,67 @@ def split_label(key: str) -> tuple[str, dict[str, str]]:
     return name, {label: value for label, _, value in pairs}
 
 
-OUTSIDE: dict[str, OutsideName] = {}
+def outside_name(plain: str) -> str:
+    return OUTSIDE.get(plain, OWN + plain)
 
 
-def derived_gauges(gauges: Mapping[str, float]) -> dict[str, float]:
-    return {}
+def derived_counters(counters: Mapping[str, float], facts: EngineFacts) -> dict[str, float]:
+    pages = sum(v for key, v in counters.items() if split_labels(key)[0] == "evicted_pages")
+    return {KNOWN + "evicted_tokens": pages * facts.page_size}
+
+
+def derived_gauges(
+    counters: Mapping[str, float], gauges: Mapping[str, float], facts: EngineFacts
+) -> dict[str, float]:
+    """Empty without gauges: a scheduler that does not answer has no numbers."""
+    if not gauges:
+        return {}
+    queries = counters.get("prefix_query_tokens", 0.0)
+    hit_rate = counters.get("prefix_hit_tokens", 0.0) / queries if queries else 0.0
+    numbers = {
+        "cache_hit_rate": hit_rate,
+        "page_size": facts.page_size,
+        "context_len": facts.context_len,
+        "weight_memory_usage_gb": facts.weight_bytes / GB,
+        "kv_cache_memory_usage_gb": facts.kv_bytes / GB,
+        **_pages(gauges, facts),
+        **(_windows(gauges, facts) if facts.window else {}),
+    }
+    return {KNOWN + name: float(value) for name, value in numbers.items()}
+
+
+def _pages(gauges: Mapping[str, float], facts: EngineFacts) -> dict[str, float]:
+    tokens = {
+        state: gauges.get(f"pages{{state={state}}}", 0.0) * facts.page_size
+        for state in ("free", "evictable", *IN_USE)
+    }
+    total = sum(tokens.values())
+    used = sum(tokens[state] for state in IN_USE)
+    share = used / total if total else 0.0
+    return {
+        "token_usage": share,
+        "full_token_usage": share,
+        "num_used_tokens": used,
+        "max_total_num_tokens": total,
+        "num_pages": total / facts.page_size,
+        "kv_available_tokens": tokens["free"],
+        "kv_evictable_tokens": tokens["evictable"],
+        "kv_used_tokens": used,
+    }
+
+
+def _windows(gauges: Mapping[str, float], facts: EngineFacts) -> dict[str, float]:
+    """A slot holds one window of every window layer; the tree holds none."""
+    tokens = {
+        state: gauges.get(f"window_slots{{state={state}}}", 0.0) * facts.window
+        for state in ("free", "taken", "quarantine")
+    }
+    total = sum(tokens.values())
+    used = tokens["taken"] + tokens["quarantine"]
+    return {
+        "swa_token_usage": used / total if total else 0.0,
+        "max_total_num_tokens_swa": total,
+        "swa_available_tokens": tokens["free"],
+        "swa_evictable_tokens": 0.0,
+        "swa_used_tokens": used,
+    }

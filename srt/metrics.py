@@ -9,6 +9,8 @@ number of the scheduler that has none appears as `treadle:<its plain name>`. Bot
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
@@ -16,12 +18,21 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from .metric_names import OUTSIDE, OutsideName, derived_gauges, split_label
+from .metric_names import (
+    EngineFacts,
+    derived_counters,
+    derived_gauges,
+    outside_name,
+    split_labels,
+)
 
 PREFIX = "sglang:"
 ENGINE_TYPE = "unified"
 COMMON = ("model_name", "engine_type")
 RANKS = {"tp_rank": "0", "pp_rank": "0", "moe_ep_rank": "0"}
+
+RATE_WINDOW_S = 5.0
+RATE_SLICE_S = 0.25
 
 # Seconds. TTFT from a cached chat turn to a long prompt on a CPU; ITL from a GPU's to a CPU's.
 TTFT_BUCKETS = (
@@ -57,6 +68,7 @@ class RequestMetrics:
     def __init__(self, model_name: str) -> None:
         self.registry = CollectorRegistry()
         self._common = {"model_name": model_name, "engine_type": ENGINE_TYPE}
+        self._throughput = _Throughput()
         self._requests = self._counter("num_requests", "HTTP prompts accepted", "is_streaming")
         self._prompt = self._counter("prompt_tokens", "prompt tokens", "is_streaming")
         self._generated = self._counter("generation_tokens", "tokens generated", "is_streaming")
@@ -111,6 +123,7 @@ class RequestMetrics:
 
     def generated(self, count: int, *, is_streaming: bool) -> None:
         self._generated.labels(**self._common, is_streaming=_spell(is_streaming)).inc(count)
+        self._throughput.add(count, time.monotonic())
 
     def finished(self, usage: TokenCounts, e2e_s: float) -> None:
         self._e2e.labels(**self._common).observe(e2e_s)
@@ -119,11 +132,26 @@ class RequestMetrics:
     def aborted(self) -> None:
         self._aborted.labels(**self._common).inc()
 
-    def render(self, counters: Mapping[str, float], gauges: Mapping[str, float]) -> bytes:
+    @property
+    def gen_throughput(self) -> float:
+        """Tokens per second over the last few seconds."""
+        return self._throughput.per_second(time.monotonic())
+
+    def render(
+        self, counters: Mapping[str, float], gauges: Mapping[str, float], facts: EngineFacts
+    ) -> bytes:
         """Prometheus text of everything, with the scheduler's numbers as given."""
-        return generate_latest(self.registry) + generate_latest(
-            _registry_of(SchedulerNumbers({**self._common, **RANKS}, counters, gauges))
+        more_counters = derived_counters(counters, facts) if counters else {}
+        more_gauges = {
+            **derived_gauges(counters, gauges, facts),
+            PREFIX + "gen_throughput": self.gen_throughput,
+        }
+        scrape = _Scrape(
+            {**self._common, **RANKS},
+            {**_outside(counters), **more_counters},
+            {**_outside(gauges), **more_gauges},
         )
+        return generate_latest(self.registry) + generate_latest(_registry_of(scrape))
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(PREFIX + name, text, (*COMMON, *labels), registry=self.registry)
@@ -164,32 +192,63 @@ class HttpMetrics:
             self._responses.labels(endpoint, method, str(status)).inc()
 
 
-class SchedulerNumbers(Collector):
-    """One scrape of the scheduler's plain names under their outside names."""
+class _Scrape(Collector):
+    """One reading of the scheduler's numbers."""
 
     def __init__(
         self, labels: Mapping[str, str], counters: Mapping[str, float], gauges: Mapping[str, float]
     ) -> None:
         self._labels = labels
         self._counters = counters
-        self._gauges = {**gauges, **derived_gauges(gauges)}
+        self._gauges = gauges
 
     def collect(self) -> Iterator[Metric]:
+        yield from self._families(self._counters, CounterMetricFamily)
+        yield from self._families(self._gauges, GaugeMetricFamily)
+
+    def _families(
+        self, values: Mapping[str, float], make: type[CounterMetricFamily | GaugeMetricFamily]
+    ) -> Iterator[Metric]:
         families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
-        for values, make in (
-            (self._counters, CounterMetricFamily),
-            (self._gauges, GaugeMetricFamily),
-        ):
-            for key, value in values.items():
-                plain, own = split_label(key)
-                outside = OUTSIDE.get(key) or OutsideName(f"treadle:{plain}", own)
-                labels = {**self._labels, **outside.labels}
-                family = families.get(outside.name)
-                if family is None:
-                    family = make(outside.name, plain, labels=tuple(labels))
-                    families[outside.name] = family
-                family.add_metric(tuple(labels.values()), value)
+        for key, value in values.items():
+            name, own = split_labels(key)
+            labels = {**self._labels, **own}
+            if name not in families:
+                families[name] = make(name, "read from the scheduler", labels=tuple(labels))
+            families[name].add_metric(tuple(labels.values()), value)
         yield from families.values()
+
+
+class _Throughput:
+    """Tokens per second over the last `RATE_WINDOW_S`."""
+
+    def __init__(self) -> None:
+        self._counts: deque[tuple[float, int]] = deque()  # (start of a slice, tokens in it)
+
+    def add(self, count: int, now: float) -> None:
+        if self._counts and now - self._counts[-1][0] < RATE_SLICE_S:
+            start, before = self._counts[-1]
+            self._counts[-1] = (start, before + count)
+            return
+        self._drop(now)
+        self._counts.append((now, count))
+
+    def per_second(self, now: float) -> float:
+        self._drop(now)
+        return sum(count for _, count in self._counts) / RATE_WINDOW_S
+
+    def _drop(self, now: float) -> None:
+        while self._counts and now - self._counts[0][0] > RATE_WINDOW_S:
+            self._counts.popleft()
+
+
+def _outside(values: Mapping[str, float]) -> dict[str, float]:
+    """The same numbers under their outside names; labels stay."""
+    renamed = {}
+    for key, value in values.items():
+        plain, brace, labels = key.partition("{")
+        renamed[outside_name(plain) + brace + labels] = value
+    return renamed
 
 
 def _registry_of(collector: Collector) -> CollectorRegistry:

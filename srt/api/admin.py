@@ -9,17 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from array import array
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from ..errors import BadRequest, TreadleError
-from ..messages import GenerateRequest, RequestId, SamplingParams
 from ..tokenizer.frontend import ServingState
 from ..tokenizer.generation import Generation
-from ..tokenizer.jobs import PromptJob
-from ..tokenizer.trail import TextRules
+from ..tokenizer.jobs import probe_job
 from .bodies import JsonResponse
 from .reading import decode, read_body
 from .schema import AbortBody
@@ -28,7 +25,6 @@ from .service import Service
 SILENCE_S = 20.0
 PROBE_TIMEOUT_S = 20.0
 FLUSH_RETRY_S = 0.05
-PROBE_ID = 1  # any id of any vocabulary
 
 
 class ControlRoutes:
@@ -89,9 +85,8 @@ class HealthRoutes:
         frontend = self._service.frontend
         try:
             probe = frontend.submit(
-                [_probe_job()],
+                [probe_job(1)],
                 rid=f"HEALTH_CHECK_{uuid.uuid4().hex}",
-                is_streaming=False,
                 is_probe=True,
             )
         except TreadleError:
@@ -115,9 +110,3 @@ class HealthRoutes:
 
 async def _first(probe: Generation) -> None:
     await anext(probe)
-
-
-def _probe_job() -> PromptJob:
-    sampling = SamplingParams(max_new_tokens=1, temperature=0.0)
-    request = GenerateRequest(RequestId(""), array("i", [PROBE_ID]), sampling)
-    return PromptJob(request, TextRules(), interval=0)

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from ..errors import NotFound, TreadleError
+from ..metric_names import EngineFacts
 from .bodies import JsonResponse
 from .service import WEIGHT_VERSION, Service
 
@@ -67,13 +68,11 @@ class InfoRoutes:
         )
 
     async def server_info(self, request: Request) -> Response:
-        gauges = (await self._stats())[1]
-        info = {**self._flags(), **self._state(gauges)}
-        return JsonResponse(info)
+        return JsonResponse({**self._flags(), **self._state()})
 
     async def metrics(self, request: Request) -> Response:
         counters, gauges = await self._stats()
-        text = self._service.metrics.render(counters, gauges)
+        text = self._service.metrics.render(counters, gauges, self._facts())
         return Response(text, media_type=METRICS_TYPE)
 
     async def _stats(self) -> tuple[dict[str, float], dict[str, float]]:
@@ -83,6 +82,16 @@ class InfoRoutes:
         except (TreadleError, TimeoutError):
             return {}, {}
         return stats.counters, stats.gauges
+
+    def _facts(self) -> EngineFacts:
+        service, capacity = self._service, self._service.frontend.capacity
+        return EngineFacts(
+            page_size=service.config.cache.page_size,
+            window=service.model.window,
+            context_len=service.limits.context_len,
+            weight_bytes=capacity.weight_bytes if capacity else 0,
+            kv_bytes=capacity.kv_bytes if capacity else 0,
+        )
 
     def _card(self) -> dict[str, object]:
         model = self._service.model
@@ -109,14 +118,14 @@ class InfoRoutes:
             "tokenizer_path": model.tokenizer_path,
         }
 
-    def _state(self, gauges: dict[str, float]) -> dict[str, object]:
+    def _state(self) -> dict[str, object]:
         config, capacity = self._service.config, self._service.frontend.capacity
         total = 0 if capacity is None else (capacity.num_pages - 1) * config.cache.page_size
         internal = {
-            "last_gen_throughput": gauges.get("gen_throughput", 0.0),
+            "last_gen_throughput": self._service.metrics.gen_throughput,
             "memory_usage": {
-                "weight": 0 if capacity is None else capacity.weight_bytes / GB,
-                "kvcache": 0 if capacity is None else capacity.kv_bytes / GB,
+                "weight": capacity.weight_bytes / GB if capacity else 0,
+                "kvcache": capacity.kv_bytes / GB if capacity else 0,
                 "token_capacity": total,
             },
             "effective_max_running_requests_per_dp": config.sched.max_running,

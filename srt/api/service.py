@@ -23,6 +23,7 @@ class ModelInfo:
     tokenizer_path: str
     architecture: str
     model_type: str
+    window: int  # positions a window layer sees; 0 without such layers
     created: int  # Unix time, seconds
 
 

@@ -75,7 +75,7 @@ class Frontend:
         self._replies = Replies()
         self._output_seen = asyncio.Event()
         self._idle = asyncio.Event()
-        self._ended_by = ""
+        self.lost: str | None = None  # why the engine is gone
         self.state = ServingState.STARTING
         self.serving = asyncio.Event()  # set once, when requests are accepted
         self.capacity: Ready | None = None  # the scheduler's, once serving
@@ -93,7 +93,12 @@ class Frontend:
         return len(self._ended)
 
     def submit(
-        self, jobs: Sequence[PromptJob], *, rid: str, is_streaming: bool, is_probe: bool = False
+        self,
+        jobs: Sequence[PromptJob],
+        *,
+        rid: str,
+        is_streaming: bool = False,
+        is_probe: bool = False,
     ) -> Generation:
         """Enters all choices and sends them. Lengths and ids were checked by `Limits`.
 
@@ -114,7 +119,7 @@ class Frontend:
     def check_serving(self) -> None:
         """Raises Overloaded or WorkerLost unless requests are accepted now."""
         if self.state is ServingState.DEAD:
-            raise WorkerLost(f"the engine is gone: {self._ended_by}")
+            raise WorkerLost(f"the engine is gone: {self.lost}")
         if self.state is not ServingState.SERVING:
             raise Overloaded(f"the server is {self.state.value}; try again or elsewhere")
 
@@ -190,8 +195,13 @@ class Frontend:
     def lose(self, reason: str) -> None:
         """The engine is gone: every generation and every waiting reply gets WorkerLost, now."""
         self.state = ServingState.DEAD
-        self._ended_by = reason
-        error = WorkerLost(f"the engine stopped while the request was running: {reason}")
+        self.lost = reason
+        self.end_all(f"the engine stopped while the request was running: {reason}")
+        self.stopping.set()
+
+    def end_all(self, message: str) -> None:
+        """Every generation and every waiting reply gets WorkerLost; the tables are empty."""
+        error = WorkerLost(message)
         for generation in {id(g): g for _, g in self._live.values()}.values():
             generation.put(error)
         self._live.clear()
@@ -200,7 +210,6 @@ class Frontend:
         self._replies.fail(error)
         self._output_seen.set()
         self._idle.set()
-        self.stopping.set()
 
     def _serve(self, ready: Ready) -> None:
         self.capacity = ready

@@ -5,13 +5,15 @@ A prompt with n choices is n requests to the scheduler, which shares their prefi
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..messages import GenerateRequest, SamplingParams
+from ..messages import GenerateRequest, RequestId, SamplingParams
 from .trail import TextRules
 
 MAX_SEED = 2**63 - 1
+PROBE_ID = 1  # any id of any vocabulary
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +58,10 @@ def name_choices(jobs: Sequence[PromptJob], rid: str) -> tuple[ChoiceName, ...]:
                 name = rid if is_single else f"{rid}-{len(names)}"
             names.append(ChoiceName(job, i, name, own or rid))
     return tuple(names)
+
+
+def probe_job(num_tokens: int) -> PromptJob:
+    """A request of our own that needs no tokenizer: does the engine answer at all?"""
+    sampling = SamplingParams(max_new_tokens=num_tokens, temperature=0.0)
+    request = GenerateRequest(RequestId(""), array("i", [PROBE_ID]), sampling)
+    return PromptJob(request, TextRules(), interval=0)
