@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from .dispatch import op
 from .reference import activation, gguf_quant, norm, quant
+from .reference import kv_write as kv_write_reference
 from .reference import linear as linear_reference
+from .reference import paged_attention as paged_reference
 from .reference import rope as rope_reference
+from .reference import window_attention as window_reference
 from .reference.quant import Q8Weight
 from .reference.rope import QkNorm, rope_inv_freq, rope_table
 
@@ -20,11 +23,13 @@ __all__ = [
     "concat_q8",
     "dequantize",
     "gelu_tanh_mul",
+    "kv_write",
     "linear",
     "linear_q8",
     "norm_add_rms_norm",
     "norm_rope",
     "pack_q8",
+    "paged_attention",
     "q8_rows",
     "qk_norm_rope",
     "rms_norm",
@@ -33,6 +38,7 @@ __all__ = [
     "rope_table",
     "silu_mul",
     "unpack_q8",
+    "window_attention",
 ]
 
 # weights: GGUF blocks, int8 groups
@@ -57,3 +63,6 @@ gelu_tanh_mul = op(activation.gelu_tanh_mul, cpu="activation.gelu_tanh_mul")
 silu_mul = op(activation.silu_mul, cpu="activation.silu_mul")
 
 # attention
+kv_write = op(kv_write_reference.kv_write, cpu="kv_write.kv_write")
+paged_attention = op(paged_reference.paged_attention, cpu="paged_attention.paged_attention")
+window_attention = op(window_reference.window_attention, cpu="window_attention.window_attention")
