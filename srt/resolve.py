@@ -116,14 +116,28 @@ def _sched(
         # Decode rows come first: with one for each other slot, a replay must still fit (B15).
         need = replay + cache.page_size + running - 1
         chunk = align_up(max(CPU_CHUNK_TOKENS, need), cache.page_size)
-    elif cache.prefix_cache:
-        rule.check_chunk(chunk, cache.page_size)
+    else:
+        _check_chunk(chunk, running, cache, rule)
     return replace(
         section,
         max_running=running,
         chunk_tokens=chunk,
         seed=host.seed if section.seed < 0 else section.seed,
     )
+
+
+def _check_chunk(chunk: int, running: int, cache: CacheSection, rule: ReplayRule) -> None:
+    rows = running - 1 + cache.page_size
+    if chunk < rows:
+        raise ConfigError(
+            f"--chunked-prefill-size {chunk}: must be at least {rows}, a row for each of "
+            f"{running - 1} other requests and a page of {cache.page_size}"
+        )
+    try:
+        if cache.prefix_cache:
+            rule.check_chunk(chunk, cache.page_size)
+    except ConfigError as e:
+        raise ConfigError(f"--chunked-prefill-size {chunk}: {e.message}") from None
 
 
 def _auto_running(cache: CacheSection, model: ModelConfig) -> int:
@@ -150,7 +164,7 @@ def _ranges(config: ServerConfig, model: ModelConfig) -> Sequence[Range]:
         ("--max-body-bytes", net.max_body_bytes, 1024, UNLIMITED),
         ("--decode-log-interval", sched.decode_log_interval, 1, UNLIMITED),
         ("--watchdog-timeout", sched.watchdog_s, 1, UNLIMITED),
-        ("--schedule-conservativeness", sched.conservativeness, 0, UNLIMITED),
+        ("--schedule-conservativeness", sched.conservativeness, 0.01, UNLIMITED),
     ]
     if cache.page_size % 2:
         raise ConfigError(f"--page-size {cache.page_size}: must be even")

@@ -1,0 +1,197 @@
+"""Automatic values and ranges of a ServerConfig."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import replace
+
+import pytest
+
+from treadle.srt.config import ServerConfig
+from treadle.srt.errors import ConfigError
+from treadle.srt.host import HostFacts
+from treadle.srt.model_config import LayerConfig, LayerKind, ModelConfig, Rope
+from treadle.srt.resolve import CPU_BUDGET_BYTES, resolve
+
+GIB = 1 << 30
+HOST = HostFacts(available_bytes=16 * GIB, num_cores=6, seed=99)
+W, G = LayerKind.WINDOW, LayerKind.GLOBAL
+GEMMA_KINDS = tuple(G if i % 6 == 5 else W for i in range(18))
+
+
+def model(kinds: tuple[LayerKind, ...] = GEMMA_KINDS, window: int = 512) -> ModelConfig:
+    """Gemma 3 270M in structure; without window layers a Llama of the same sizes."""
+    has_window = W in kinds
+    return ModelConfig(
+        architecture="Gemma3ForCausalLM" if has_window else "LlamaForCausalLM",
+        model_type="gemma3_text" if has_window else "llama",
+        vocab_size=1000,
+        hidden_size=640,
+        intermediate_size=2048,
+        num_heads=4,
+        num_kv_heads=1,
+        head_dim=256,
+        context_len=32768,
+        rms_norm_eps=1e-6,
+        activation="silu",
+        attention_scale=1.0,
+        embed_scale=1.0,
+        qkv_bias=False,
+        o_bias=False,
+        qk_norm=False,
+        norm_plus_one=False,
+        sandwich_norm=False,
+        tie_embeddings=True,
+        window=window if has_window else 0,
+        layers=tuple(LayerConfig(kind, Rope(1e4)) for kind in kinds),
+        bos_id=None,
+        eos_ids=(),
+        is_quantized=has_window,
+    )
+
+
+GEMMA, LLAMA = model(), model((G,) * 4)
+
+
+def config(**changes: dict[str, object]) -> ServerConfig:
+    base = dataclasses.asdict(ServerConfig())
+    base["model"]["path"] = "m"
+    sections = {}
+    for field in dataclasses.fields(ServerConfig):
+        kind = type(getattr(ServerConfig(), field.name))
+        sections[field.name] = kind(**base[field.name] | changes.get(field.name, {}))
+    return ServerConfig(**sections)
+
+
+@pytest.mark.parametrize("facts", [GEMMA, LLAMA], ids=["gemma", "llama"])
+def test_nothing_is_automatic_afterwards_and_resolving_again_changes_nothing(facts: ModelConfig):
+    got = resolve(config(), facts, HOST)
+    optional = {"max_total_tokens", "max_queued", "load_format"}  # -1: no limit; the file decides
+    for section in dataclasses.asdict(got).values():
+        left = {k for k, v in section.items() if v in (-1, -1.0, "auto")}
+        assert left <= optional
+    assert resolve(got, facts, HOST) == got
+
+
+def test_defaults_on_a_cpu():
+    got = resolve(config(), GEMMA, HOST)
+    assert got.parallel.device == "cpu"
+    assert got.parallel.num_threads == 6
+    assert got.sched.seed == 99
+    assert got.sched.max_running == 16
+    assert (got.model.dtype, got.cache.kv_dtype) == ("float32", "float32")
+    assert got.model.context_len == 32768
+    assert got.model.served_name == got.model.tokenizer_path == "m"
+    assert got.cache.adopt_min_saving == got.cache.page_size
+    assert got.net.log_level_http == "info"
+
+
+def test_values_that_were_given_stay():
+    asked = config(
+        model={"context_len": 100, "dtype": "bfloat16", "served_name": "x"},
+        cache={"kv_dtype": "bfloat16", "replay_slope": 0, "adopt_min_saving": 5},
+        sched={"max_running": 3, "chunk_tokens": 2000, "seed": 4},
+        parallel={"num_threads": 1, "device": "cpu"},
+    )
+    got = resolve(asked, GEMMA, HOST)
+    assert got.sched == asked.sched
+    assert (got.model.context_len, got.model.dtype, got.model.served_name) == (100, "bfloat16", "x")
+    assert got.cache.replay_slope == 0 and got.cache.adopt_min_saving == 5
+    assert got.parallel == asked.parallel
+
+
+@pytest.mark.parametrize(("facts", "expected"), [(GEMMA, "q8_0"), (LLAMA, "none")])
+def test_quantised_files_stay_quantised_in_memory(facts: ModelConfig, expected: str):
+    assert resolve(config(), facts, HOST).model.quantization == expected
+    asked = config(model={"quantization": "none"})
+    assert resolve(asked, facts, HOST).model.quantization == "none"
+
+
+def test_gemma_replays_a_staircase_of_32_and_a_step_holds_it():
+    got = resolve(config(), GEMMA, HOST)
+    assert got.cache.replay_slope == 32
+    longest = 512 + 32 * 14
+    assert got.sched.chunk_tokens >= longest + got.cache.page_size + got.sched.max_running - 1
+    assert got.sched.chunk_tokens % got.cache.page_size == 0
+
+
+def test_slope_is_within_a_small_window_and_zero_without_windows():
+    assert resolve(config(), model(window=8), HOST).cache.replay_slope == 7
+    assert resolve(config(), LLAMA, HOST).cache.replay_slope == 0
+
+
+def test_automatic_chunk_grows_with_the_replay_and_not_for_exact_mode():
+    asked = config(cache={"replay_slope": 100})
+    assert resolve(asked, GEMMA, HOST).sched.chunk_tokens >= 512 + 100 * 14 + 16
+    exact = config(cache={"replay_mode": "exact"})
+    assert resolve(exact, GEMMA, HOST).sched.chunk_tokens == 1024
+
+
+def test_chunk_that_cannot_hold_a_replay_is_refused_unless_there_are_no_hits():
+    small = {"chunk_tokens": 960}
+    with pytest.raises(ConfigError, match="--chunked-prefill-size 960: .* less than 976"):
+        resolve(config(sched=small), GEMMA, HOST)
+    without = config(sched=small, cache={"prefix_cache": False})
+    assert resolve(without, GEMMA, HOST).sched.chunk_tokens == 960
+
+
+@pytest.mark.parametrize(
+    ("cache", "available", "expected"),
+    [
+        ({}, 16 * GIB, CPU_BUDGET_BYTES),
+        ({}, 4 * GIB, GIB),
+        ({"memory_fraction": 0.5}, 4 * GIB, 2 * GIB),
+        ({"memory_bytes": 3 * GIB}, 4 * GIB, 3 * GIB),
+        ({"memory_bytes": 3 * GIB, "memory_fraction": 0.5}, 4 * GIB, 3 * GIB),
+    ],
+)
+def test_memory_budget(cache: dict[str, object], available: int, expected: int):
+    host = replace(HOST, available_bytes=available)
+    assert resolve(config(cache=cache), GEMMA, host).cache.memory_bytes == expected
+
+
+def test_windows_take_at_most_half_of_a_small_budget():
+    slot = 15 * 512 * 2 * 256 * 4
+    got = resolve(config(cache={"memory_bytes": 10 * slot}), GEMMA, HOST)
+    assert got.sched.max_running == 4
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "words"),
+    [
+        ("cache", {"page_size": 15}, "--page-size 15: must be even"),
+        ("cache", {"page_size": 0}, "--page-size 0: must be from 2"),
+        ("cache", {"page_size": -16}, "--page-size -16: must be from 2"),
+        ("cache", {"replay_depth": 0}, "--swa-replay-depth 0: must be from 1"),
+        ("cache", {"replay_slope": 512}, "--swa-replay-slope 512: must be from 0 to 511"),
+        ("cache", {"memory_fraction": 1.5}, "--mem-fraction-static 1.5: must be from 0.001 to 1"),
+        ("cache", {"max_total_tokens": 3}, "--max-total-tokens 3: must be at least 16"),
+        ("cache", {"memory_bytes": 1 << 20}, "memory budget of 1048576 bytes does not hold"),
+        ("cache", {"max_total_tokens": 500}, "max_total_tokens 500"),
+        ("model", {"context_len": 0}, "--context-length 0: must be from 1 to 32768"),
+        ("model", {"context_len": 40000}, "--json-model-override-args can raise that"),
+        ("sched", {"max_running": 0}, "--max-running-requests 0: must be from 1"),
+        ("sched", {"max_queued": 0}, "--max-queued-requests 0: must be at least 1"),
+        ("sched", {"chunk_tokens": 0}, "--chunked-prefill-size 0: must be at least 1"),
+        ("sched", {"chunk_tokens": 30}, "--chunked-prefill-size 30: must be at least 31, a row"),
+        ("sched", {"watchdog_s": 0.0}, "--watchdog-timeout 0: must be at least 1"),
+        ("sched", {"decode_log_interval": 0}, "--decode-log-interval 0: must be at least 1"),
+        (
+            "sched",
+            {"conservativeness": 0.0},
+            "--schedule-conservativeness 0: must be at least 0.01",
+        ),
+        ("sched", {"seed": -2}, "--random-seed -2: must be at least 0"),
+        ("parallel", {"num_threads": 0}, "--num-threads 0: must be from 1"),
+        ("parallel", {"tp_size": 2}, "--tp-size 2: this version has one worker"),
+        ("parallel", {"device": "cuda"}, "--device cuda: this version runs on the CPU only"),
+        ("net", {"port": 65536}, "--port 65536: must be from 0 to 65535"),
+        ("net", {"keep_alive_s": 0}, "--timeout-keep-alive 0: must be at least 1"),
+        ("net", {"stream_interval": 0}, "--stream-interval 0: must be at least 1"),
+        ("net", {"max_body_bytes": 1}, "--max-body-bytes 1: must be at least 1024"),
+    ],
+)
+def test_error_names_flag_value_and_limit(section: str, values: dict[str, object], words: str):
+    with pytest.raises(ConfigError) as caught:
+        resolve(config(**{section: values}), GEMMA, HOST)
+    assert words in caught.value.message
