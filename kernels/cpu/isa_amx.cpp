@@ -31,47 +31,55 @@ struct TileConfig {
     uint8_t rows[16] = {16, 16, 16, 16, GROUP / 4, GROUP / 4};
 };
 
-static inline void add_group(const Q8Rows& x, int64_t first_group, const uint16_t* scales, const int32_t* dots, __m512* total) {
-    const __m512 weight_scale = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(scales)));
+using Dots = int32_t[TILE_ROWS * BLOCK];
+
+// Integer dots of two groups, or of one where `two` is false, for rows [row, row + 16).
+static inline void pair_dots(const Q8Rows& x, const Q8Block& w, int64_t row, int64_t g, bool two, Dots* dots) {
+    const int8_t *values = x.values + row * x.k + g * GROUP, *data = w.data + g * GROUP * BLOCK;
+    _tile_zero(0);
+    _tile_loadd(2, values, x.k);
+    _tile_loadd(4, data, BLOCK * 4);
+    _tile_dpbssd(0, 2, 4);
+    if (two) {
+        _tile_zero(1);
+        _tile_loadd(3, values + GROUP, x.k);
+        _tile_loadd(5, data + GROUP * BLOCK, BLOCK * 4);
+        _tile_dpbssd(1, 3, 5);
+        _tile_stored(1, dots[1], BLOCK * 4);
+    }
+    _tile_stored(0, dots[0], BLOCK * 4);
+}
+
+static inline void add_group(const Q8Rows& x, const Q8Block& w, int64_t row, int64_t g, const Dots& dots, __m512* total) {
+    const auto* scales = reinterpret_cast<const __m256i*>(w.scales + g * BLOCK);
+    const __m512 weight_scale = _mm512_cvtph_ps(_mm256_loadu_si256(scales));
     const int64_t groups = x.k / GROUP;
+    const float* row_scales = x.scales + row * groups + g;
+#pragma GCC unroll 16
     for (int64_t r = 0; r < TILE_ROWS; ++r) {
-        const __m512 row_scale = _mm512_set1_ps(x.scales[first_group + r * groups]);
-        const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(dots + r * BLOCK)), row_scale);
-        total[r] = _mm512_fmadd_ps(scaled, weight_scale, total[r]);
+        const __m512 sums = _mm512_cvtepi32_ps(_mm512_load_si512(dots + r * BLOCK));
+        total[r] = _mm512_fmadd_ps(_mm512_mul_ps(sums, _mm512_set1_ps(row_scales[r * groups])), weight_scale, total[r]);
     }
 }
 
+// The tile products of a pair of groups are issued before the sums of the pair before it are used: a product and its
+// way through memory take longer than the reorder buffer can cover.
 static void amx_tile(const Q8Rows& x, const Q8Block& w, int64_t row) {
-    alignas(64) int32_t dots[2][TILE_ROWS * BLOCK];
+    alignas(64) Dots dots[2][2];
     const int64_t groups = x.k / GROUP;
     __m512 total[TILE_ROWS];
-    for (auto& t : total) t = _mm512_setzero_ps();
-    const int8_t* values = x.values + row * x.k;
-    int64_t g = 0;
-    for (; g + 2 <= groups; g += 2) {  // two at a time hide the latency of the tile product
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_loadd(2, values + g * GROUP, x.k);
-        _tile_loadd(4, w.data + g * GROUP * BLOCK, BLOCK * 4);
-        _tile_dpbssd(0, 2, 4);
-        _tile_loadd(3, values + (g + 1) * GROUP, x.k);
-        _tile_loadd(5, w.data + (g + 1) * GROUP * BLOCK, BLOCK * 4);
-        _tile_dpbssd(1, 3, 5);
-        _tile_stored(0, dots[0], BLOCK * 4);
-        _tile_stored(1, dots[1], BLOCK * 4);
-        add_group(x, row * groups + g, w.scales + g * BLOCK, dots[0], total);
-        add_group(x, row * groups + g + 1, w.scales + (g + 1) * BLOCK, dots[1], total);
-    }
-    if (g < groups) {
-        _tile_zero(0);
-        _tile_loadd(2, values + g * GROUP, x.k);
-        _tile_loadd(4, w.data + g * GROUP * BLOCK, BLOCK * 4);
-        _tile_dpbssd(0, 2, 4);
-        _tile_stored(0, dots[0], BLOCK * 4);
-        add_group(x, row * groups + g, w.scales + g * BLOCK, dots[0], total);
+#pragma GCC unroll 16
+    for (int r = 0; r < TILE_ROWS; ++r) total[r] = _mm512_setzero_ps();
+    pair_dots(x, w, row, 0, groups > 1, dots[0]);
+    for (int64_t g = 0; g < groups; g += 2) {
+        const Dots* ready = dots[g / 2 % 2];
+        if (g + 2 < groups) pair_dots(x, w, row, g + 2, g + 3 < groups, dots[(g / 2 + 1) % 2]);
+        add_group(x, w, row, g, ready[0], total);
+        if (g + 1 < groups) add_group(x, w, row, g + 1, ready[1], total);
     }
     const __mmask16 mask = static_cast<__mmask16>((1u << w.cols) - 1);
     const __m512 bias = w.bias ? _mm512_maskz_loadu_ps(mask, w.bias) : _mm512_setzero_ps();
+#pragma GCC unroll 16
     for (int64_t r = 0; r < TILE_ROWS; ++r)
         _mm512_mask_storeu_ps(w.out + (row + r) * w.out_stride, mask, _mm512_add_ps(total[r], bias));
 }

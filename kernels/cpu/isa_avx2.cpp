@@ -25,11 +25,13 @@ static inline __m256i dot_step(__m256i sum, __m256i weights, __m256i magnitudes,
 
 template <int ROWS>
 static void group_dots(const int8_t* data, const int8_t* values, int64_t stride, __m256i (*dots)[2]) {
+#pragma GCC unroll 4
     for (int r = 0; r < ROWS; ++r) dots[r][0] = dots[r][1] = _mm256_setzero_si256();
     for (int64_t k4 = 0; k4 < GROUP / 4; ++k4) {
         const auto* at = reinterpret_cast<const __m256i*>(data + k4 * BLOCK * 4);
         const __m256i low = _mm256_loadu_si256(at), high = _mm256_loadu_si256(at + 1);
         const __m256i abs_low = _mm256_abs_epi8(low), abs_high = _mm256_abs_epi8(high);
+#pragma GCC unroll 4
         for (int r = 0; r < ROWS; ++r) {
             int32_t four;
             std::memcpy(&four, values + r * stride + k4 * 4, 4);
@@ -61,13 +63,16 @@ template <int ROWS>
 static void tile(const Q8Rows& x, const Q8Block& w, int64_t row) {
     const int64_t groups = x.k / GROUP;
     __m256 total[ROWS][2];
+#pragma GCC unroll 4
     for (int r = 0; r < ROWS; ++r) total[r][0] = total[r][1] = _mm256_setzero_ps();
     for (int64_t g = 0; g < groups; ++g) {
         __m256i dots[ROWS][2];
         group_dots<ROWS>(w.data + g * GROUP * BLOCK, x.values + row * x.k + g * GROUP, x.k, dots);
+#pragma GCC unroll 2
         for (int h = 0; h < 2; ++h) {
             const auto* at = reinterpret_cast<const __m128i*>(w.scales + g * BLOCK + h * 8);
             const __m256 weight_scale = _mm256_cvtph_ps(_mm_loadu_si128(at));
+#pragma GCC unroll 4
             for (int r = 0; r < ROWS; ++r) {
                 const __m256 row_scale = _mm256_set1_ps(x.scales[(row + r) * groups + g]);
                 const __m256 scaled = _mm256_mul_ps(_mm256_cvtepi32_ps(dots[r][h]), row_scale);
@@ -75,6 +80,7 @@ static void tile(const Q8Rows& x, const Q8Block& w, int64_t row) {
             }
         }
     }
+#pragma GCC unroll 4
     for (int r = 0; r < ROWS; ++r) store_row(w, row + r, total[r][0], total[r][1]);
 }
 

@@ -13,6 +13,7 @@ static void q8_tile(const Q8Rows& x, const Q8Block& w, int64_t row) {
     const int64_t groups = x.k / GROUP;
     const __m512i flip = _mm512_set1_epi8(-128);
     __m512 total[ROWS];
+#pragma GCC unroll 12
     for (int r = 0; r < ROWS; ++r) total[r] = _mm512_setzero_ps();
     for (int64_t g = 0; g < groups; ++g) {
         const int8_t* data = w.data + g * GROUP * BLOCK;
@@ -21,6 +22,8 @@ static void q8_tile(const Q8Rows& x, const Q8Block& w, int64_t row) {
             weights[k4] = _mm512_xor_si512(_mm512_loadu_si512(data + k4 * BLOCK * 4), flip);
         const auto* scale_at = reinterpret_cast<const __m256i*>(w.scales + g * BLOCK);
         const __m512 weight_scale = _mm512_cvtph_ps(_mm256_loadu_si256(scale_at));
+        // unrolled by force: left alone, the compiler keeps the sums in memory
+#pragma GCC unroll 12
         for (int r = 0; r < ROWS; ++r) {
             const int8_t* values = x.values + (row + r) * x.k + g * GROUP;
             const int64_t group = (row + r) * groups + g;
@@ -36,6 +39,7 @@ static void q8_tile(const Q8Rows& x, const Q8Block& w, int64_t row) {
     }
     const __mmask16 mask = static_cast<__mmask16>((1u << w.cols) - 1);
     const __m512 bias = w.bias ? _mm512_maskz_loadu_ps(mask, w.bias) : _mm512_setzero_ps();
+#pragma GCC unroll 12
     for (int r = 0; r < ROWS; ++r)
         _mm512_mask_storeu_ps(w.out + (row + r) * w.out_stride, mask, _mm512_add_ps(total[r], bias));
 }

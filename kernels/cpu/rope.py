@@ -50,9 +50,8 @@ def _is_supported(x: Tensor, cos_sin: Tensor) -> bool:
 def _call(x: Tensor, weight: Tensor | None, positions: Tensor, cos_sin: Tensor, eps: float) -> None:
     rows, heads, size = x.shape
     if positions.shape[0] != rows or cos_sin.shape[1] != size:
-        raise ValueError(
-            f"rope of {tuple(x.shape)} with {positions.shape[0]} positions, table {tuple(cos_sin.shape)}"
-        )
+        sizes = f"{tuple(x.shape)} with {positions.shape[0]} positions"
+        raise ValueError(f"rope of {sizes} and a table {tuple(cos_sin.shape)}")
     if positions.dtype is not torch.int64 or positions.stride(0) != 1:
         positions = positions.to(torch.int64).contiguous()
     failed = _norm_rope(

@@ -114,7 +114,7 @@ def quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:
     Shapes: x float32 `[T, K]`; returns int8 `[T, K/32, 32]` and float32 scales `[T, K/32]`.
     Rounds half to even. A group of zeros has scale 0.
     """
-    groups = x.reshape(x.shape[0], -1, GROUP)
+    groups = x.reshape(x.shape[0], x.shape[1] // GROUP, GROUP)
     peak = groups.abs().amax(dim=2)
     # a tensor divides once; a plain number would be multiplied by a rounded reciprocal
     inverse = torch.where(peak > 0, peak.new_tensor(127.0) / peak, 0)

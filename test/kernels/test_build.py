@@ -1,0 +1,51 @@
+"""The library as built: one list of sources, one OpenMP runtime."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+from treadle.kernels.cpu import build, lib
+
+ROOT = Path(__file__).parents[2]
+
+
+def extension() -> dict[str, object]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (found,) = project["tool"]["setuptools"]["ext-modules"]
+    return found
+
+
+def test_installation_compiles_what_the_build_command_compiles():
+    folder = ROOT / "kernels/cpu"
+    sources, headers = (sorted(folder.glob(pattern)) for pattern in ("*.cpp", "*.h"))
+    assert [ROOT / path for path in extension()["sources"]] == sources
+    assert [ROOT / path for path in extension()["depends"]] == headers
+    assert [path.name for path in build.sources()] == [path.name for path in sources]
+    assert extension()["extra-compile-args"] == list(build.COMPILE_FLAGS)
+    assert extension()["optional"] is True
+
+
+def test_process_has_one_openmp_runtime():
+    lib.library()
+    torch.ones(1 << 20).sum()
+    mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
+    runtimes = [path for path in mapped if "gomp" in path or "iomp" in path or "libomp" in path]
+    assert len(runtimes) == 1
+
+
+def test_missing_function_is_unavailable_not_a_crash():
+    with pytest.raises(lib.KernelUnavailable, match="outdated"):
+        lib.function("treadle_of_the_future", ())
+
+
+def test_failing_compiler_leaves_no_library(tmp_path):
+    with pytest.raises(subprocess.CalledProcessError):
+        build.build("false", tmp_path / "library.so")
+    with pytest.raises(FileNotFoundError):
+        build.build("no-such-compiler", tmp_path / "library.so")
+    assert list(tmp_path.iterdir()) == []
