@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import os
 
 import pytest
+
+# Small matrices on a busy machine: a second OpenMP thread costs a barrier and buys nothing. Set
+# before torch is imported; tests of threading raise it themselves.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture

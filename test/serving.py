@@ -7,6 +7,7 @@ One id stands for one byte, so a test can spell what the engine says: `engine.re
 from __future__ import annotations
 
 import asyncio
+import json
 from array import array
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -207,7 +208,7 @@ class Bench:
 
     async def post(self, path: str, body: object, **headers: str) -> httpx.Response:
         named = {key.replace("_", "-"): value for key, value in headers.items()}
-        data = body if isinstance(body, bytes) else orjson.dumps(body)
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
         return await self.client.post(
             path, content=data, headers={"content-type": "application/json", **named}
         )

@@ -39,9 +39,11 @@ class Spans:
 def build_batch(plan: StepPlan, slots: SlotTable, page_size: int) -> ForwardBatch:
     """The device tensors of one step. Reads `slots`, changes nothing."""
     spans = Spans.from_plan(plan)
+    layers = _layer_rows(spans, slots, page_size)
+    assert len(plan.token_ids) == len(layers[0].positions), "a span starts below its schedule"
     return ForwardBatch(
         token_ids=_token_ids(plan, spans, slots),
-        layers=_layer_rows(spans, slots, page_size),
+        layers=layers,
         page_table=slots.page_tensor,
     )
 

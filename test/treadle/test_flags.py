@@ -68,27 +68,6 @@ def test_choices_and_synonyms_are_taken_and_others_named(flag: Flag):
         parse(flag.spelling, "nonsense")
 
 
-@pytest.mark.parametrize("flag", FOREIGN, ids=lambda f: f.spelling)
-def test_flag_of_another_server_is_never_ignored_in_silence(flag: Flag):
-    for spelling in flag.spellings:
-        argv = arguments(flag, spelling)
-        if flag.status is Status.REFUSED:
-            with pytest.raises(ConfigError) as caught:
-                parse(*argv)
-            assert caught.value.message.startswith(spelling)
-            assert flag.why in caught.value.message
-        else:
-            line = parse(*argv)
-            assert line.config == ServerConfig()
-            assert line.notices == (f"{spelling} has no effect: {flag.why}",)
-
-
-@pytest.mark.parametrize("flag", [f for f in FOREIGN if f.harmless], ids=lambda f: f.spelling)
-def test_refused_flag_with_the_value_that_we_have_is_taken(flag: Flag):
-    for value in flag.harmless:
-        assert parse(flag.spelling, value) == CommandLine(ServerConfig(), ())
-
-
 def test_spellings_are_unique():
     spellings = [s for f in ALL for s in (*f.spellings, f.negation) if s]
     assert len(spellings) == len(set(spellings))

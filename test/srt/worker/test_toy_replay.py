@@ -10,6 +10,7 @@ from torch import Tensor
 
 from test import oracle
 from test.driver import Driver, Row, make_runner, toy_config
+from treadle.srt.cache.replay import ReplaySchedule
 
 CONFIG = toy_config()
 WINDOW, PAGE = 8, 4
@@ -46,9 +47,13 @@ def warm(driver: Driver, hit: int, rows: int, tokens: list[int] = PROMPT) -> Ten
     return out[0]
 
 
+def first_row(hit: int, slope: int, depth: int = 1) -> int:
+    kinds = tuple(layer.kind for layer in CONFIG.layers)
+    return ReplaySchedule.staircase(kinds, WINDOW, slope, depth).entry_start(0, hit)
+
+
 def staircase(driver: Driver, hit: int, slope: int, depth: int = 1) -> Tensor:
-    longest = depth * WINDOW + slope * (LAYERS - 1)
-    start = max(0, hit - longest)
+    start = first_row(hit, slope, depth)
     driver.enter(
         2, PROMPT, adopted=driver.page_rows[1][: hit // PAGE], hit=hit, floor=start,
         slope=slope, depth=depth,
@@ -127,7 +132,7 @@ def test_mixed_step_is_bit_equal_to_each_request_alone(values: dict[str, Tensor]
         driver.tokens[3].append(11)
         driver.enter(4, PROMPT[3:50])
         for slot, hit, slope in ((5, 64, 0), (6, 96, 3)):
-            floor = hit - (WINDOW + slope * (LAYERS - 1))
+            floor = first_row(hit, slope)
             adopted = driver.page_rows[1][: hit // PAGE]
             driver.enter(slot, PROMPT, adopted=adopted, hit=hit, floor=floor, slope=slope)
         return driver
@@ -135,8 +140,8 @@ def test_mixed_step_is_bit_equal_to_each_request_alone(values: dict[str, Tensor]
     rows = [
         Row(3, 53, 53, 54),
         Row(4, 0, 0, 47),
-        Row(5, 64 - WINDOW, 64, 120),
-        Row(6, 96 - WINDOW - 9, 96, 120),
+        Row(5, first_row(64, 0), 64, 120),
+        Row(6, first_row(96, 3), 96, 120),
     ]
     mixed = prepared().step(rows)
     for i, row in enumerate(rows):
@@ -151,7 +156,7 @@ def test_chunk_ends_do_not_change_a_bit(driver: Driver, hit: int):
         ends = sorted(random.Random(seed).sample(range(4, 120, 4), 4))
         assert torch.equal(driver.cold(3, PROMPT, ends), whole)
     exact = staircase(driver, hit, WINDOW - 1)
-    start = hit - WINDOW - (WINDOW - 1) * (LAYERS - 1)
+    start = first_row(hit, WINDOW - 1)
     adopted = driver.page_rows[1][: hit // PAGE]
     driver.enter(4, PROMPT, adopted=adopted, hit=hit, floor=start, slope=WINDOW - 1)
     middle = (start + hit) // 2
