@@ -47,5 +47,5 @@ class LoadingProgress:
             bar = tqdm(total=total, unit="B", unit_scale=True, leave=False, dynamic_ncols=True)
             self._bar = bar
         bar.total = total
-        bar.set_description_str(f"loading {label}"[:40], refresh=False)
-        bar.update(done - bar.n)
+        bar.n = done  # messages come a few times per second: each is drawn
+        bar.set_description_str(f"loading {label}"[:40])

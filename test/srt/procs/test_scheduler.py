@@ -1,0 +1,69 @@
+"""The scheduler process before its loop: capacities, bookkeeping, the line that tools grep."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from treadle.srt.errors import InvariantBroken
+from treadle.srt.messages import Flush, Message, Ready, Shutdown
+from treadle.srt.net.ipc import Hub
+from treadle.srt.procs import scheduler
+from treadle.srt.procs.boot import Boot
+
+from .test_boot import make_boot
+
+WAIT_S = 10.0
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with Hub() as hub:
+        yield hub
+
+
+@pytest.fixture
+def boot(tmp_path: Path) -> Boot:
+    boot = make_boot(tmp_path)
+    config = boot.config
+    cache = replace(config.cache, replay_slope=0, adopt_min_saving=16)
+    sched = replace(config.sched, max_running=4, chunk_tokens=64)
+    model = replace(config.model, context_len=64)
+    config = replace(config, cache=cache, sched=sched, model=model)
+    return replace(boot, role="scheduler", rank=0, config=config)
+
+
+def serve(hub: Hub, boot: Boot, *messages: Message) -> None:
+    outbox = hub.outbox(boot.endpoints.scheduler)
+    for message in messages:
+        outbox.send(message)
+    scheduler.serve(boot, hub, hub.outbox(boot.endpoints.launcher))
+
+
+def test_capacity_is_logged_and_passed_on(hub: Hub, boot: Boot, caplog: pytest.LogCaptureFixture):
+    launcher = hub.inbox(boot.endpoints.launcher)
+    with caplog.at_level(logging.INFO):
+        serve(hub, boot, Ready("worker", 0, num_pages=101, num_slots=5), Shutdown("x"))
+    assert launcher.recv(WAIT_S) == Ready("scheduler", 0, 101, 5)
+    assert "max_total_num_tokens=1600 max_running_requests=4" in caplog.text
+    assert "dp_size=1" in caplog.text
+
+
+def test_shutdown_before_the_workers_are_ready_ends_it(hub: Hub, boot: Boot):
+    serve(hub, boot, Shutdown("x"))
+
+
+def test_anything_else_before_the_workers_are_ready_is_a_bug(hub: Hub, boot: Boot):
+    with pytest.raises(InvariantBroken, match="Flush before the workers are ready"):
+        serve(hub, boot, Flush(1))
+
+
+def test_engine_has_the_worker_s_capacities_and_the_model_s_replay(boot: Boot):
+    engine = scheduler.build_engine(boot, Ready("worker", 0, num_pages=33, num_slots=5))
+    assert (engine.cache.facts.num_pages, engine.cache.facts.num_slots) == (33, 5)
+    assert engine.cache.rule.window == 8
+    engine.cache.check()
