@@ -5,6 +5,7 @@ Conservation is in pages, never tokens (T5): rounding hides leaks when a page ha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from ..errors import InvariantBroken
@@ -24,10 +25,10 @@ def check_conservation(
     held = [page for node in tree.nodes() for page in node.pages]
     for lease in leases:
         held.extend(lease.pages[lease.protected_len // page_size :])
-    if sorted(held) != pages.taken():
-        twice = sorted(p for p in set(held) if held.count(p) > 1)
-        lost = sorted(set(pages.taken()) - set(held))
-        stray = sorted(set(held) - set(pages.taken()))
+    taken = pages.taken()
+    if sorted(held) != taken:
+        twice = sorted(page for page, count in Counter(held).items() if count > 1)
+        lost, stray = sorted(set(taken) - set(held)), sorted(set(held) - set(taken))
         raise InvariantBroken(f"T2, T5: pages held twice {twice}, lost {lost}, not taken {stray}")
 
 

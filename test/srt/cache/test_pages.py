@@ -20,6 +20,14 @@ def test_sink_page_is_never_handed_out():
     assert pages.take(1) is None
 
 
+def test_pages_come_in_ascending_runs():
+    """Neighbouring positions get neighbouring pages, also after a run came back."""
+    pages = PageAllocator(9)
+    assert list(pages.take(3) or ()) == [1, 2, 3]
+    pages.give_back(array("i", [1, 2, 3]))
+    assert list(pages.take(5) or ()) == [1, 2, 3, 4, 5]
+
+
 def test_failed_take_changes_nothing():
     pages = PageAllocator(4)
     assert pages.take(4) is None

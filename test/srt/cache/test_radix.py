@@ -162,6 +162,16 @@ def test_output_that_is_sent_again_becomes_prompt(make_ids):
     assert {n.priority for n in bench.tree.nodes()} == {PROMPT}
 
 
+def test_publishing_what_is_there_touches_it_with_the_larger_priority(make_ids):
+    """T14, T23: the newcomer is an inserter too."""
+    bench = Bench()
+    bench.keep(make_ids(1, 8), prompt=0)
+    bench.keep(make_ids(2, 8), prompt=0)
+    bench.keep(make_ids(1, 8))
+    assert [(n.priority, n.hits) for n in bench.tree.nodes()] == [(OUTPUT, 1), (PROMPT, 2)]
+    assert bench.tree.evict(2) == array("i", [3, 4])
+
+
 def test_pages_of_one_request_grow_one_node(make_ids):
     """A decode must not leave a node per page."""
     bench = Bench()
