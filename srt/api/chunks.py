@@ -26,11 +26,16 @@ class ChunkSpelling:
         self._has_running_usage = has_running_usage
         self._tail = b"}]}" + END
 
-    def choice(self, index: int, fields: bytes, ending: Ending | None = None) -> bytes:
-        """A chunk with one choice. `fields` is JSON members of the choice, without braces."""
+    def choice(
+        self, index: int, fields: bytes, ending: Ending | None = None, top: bytes = b""
+    ) -> bytes:
+        """A chunk with one choice. `fields` is JSON members of the choice, without braces; `top`
+        is members of the chunk, each after a comma.
+        """
         return b"".join(
             (
                 self._head,
+                top,
                 b',"choices":[{"index":%d,' % index,
                 fields,
                 b',"finish_reason":null' if ending is None else _ending_members(ending),

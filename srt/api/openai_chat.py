@@ -153,11 +153,11 @@ class ChatAnswer:
 
     def begin(self) -> bytes:
         fields = b'"delta":{"role":"assistant","content":""},"logprobs":null'
-        extra = b""
+        top = b""
         if self._plan.has_token_ids:
-            extra = b',"prompt_token_ids":' + orjson.dumps(self._prompt_token_ids())
+            top = b',"prompt_token_ids":' + orjson.dumps(self._prompt_token_ids())
         return b"".join(
-            self._chunks.choice(choice.index, fields + (extra if choice.index == 0 else b""))
+            self._chunks.choice(choice.index, fields, top=top if choice.index == 0 else b"")
             for choice in self._generation.choices
         )
 

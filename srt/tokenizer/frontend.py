@@ -311,7 +311,8 @@ class Frontend:
                 generation.meter.finished(choice, is_aborted=True, now=time.monotonic())
 
     def _abort(self, choices: Sequence[Choice], message: str) -> int:
-        """The scheduler's terminal output of each becomes the client's."""
+        """The scheduler's terminal output of each becomes the client's; once is enough."""
+        choices = [choice for choice in choices if choice.abort_message is None]
         for choice in choices:
             choice.abort_message = message
             self._channel.send(AbortRequest(choice.wire_rid, "user"))

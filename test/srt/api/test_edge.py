@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from test.serving import Bench, serving
+from treadle.srt.config import NetSection
+
+BODY = {"text": "a"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"authorization": "Bearer wrong"}, 401),
+        ({"authorization": "Basic key"}, 401),
+        ({"x-api-key": "ke"}, 401),
+        ({"authorization": "Bearer key"}, 200),
+        ({"authorization": "bearer key"}, 200),
+        ({"x-api-key": "key"}, 200),
+    ],
+)
+async def test_key_is_needed_in_one_of_two_headers(headers: dict[str, str], status: int):
+    async with serving(net=NetSection(api_key="key")) as bench:
+        response = await bench.client.post("/generate", json=BODY, headers=headers)
+        assert response.status_code == status
+        if status == 401:
+            body = response.json()
+            assert body["error"] == "Unauthorized"
+            assert body["type"] == "AuthenticationError"
+            assert body["object"] == "error"
+
+
+async def test_health_and_metrics_need_no_key():
+    async with serving(net=NetSection(api_key="key")) as bench:
+        for path in ("/health", "/health_generate", "/ready", "/ping", "/metrics"):
+            assert (await bench.client.get(path)).status_code == 200
+        assert (await bench.client.get("/v1/models")).status_code == 401
+
+
+async def test_request_id_is_echoed_or_given(bench: Bench):
+    assert (await bench.post("/generate", BODY, x_request_id="me")).headers["x-request-id"] == "me"
+    given = (await bench.client.get("/health")).headers["x-request-id"]
+    assert len(given) == 32
+    missing = await bench.client.get("/nope", headers={"x-request-id": "me"})
+    assert missing.headers["x-request-id"] == "me"
+
+
+@pytest.mark.parametrize("bad", ["x" * 257, "a b", "a\x7f"])
+async def test_odd_request_ids_are_replaced(bench: Bench, bad: str):
+    response = await bench.client.get("/health", headers={"x-request-id": bad})
+    assert len(response.headers["x-request-id"]) == 32
+
+
+async def test_bug_becomes_500_with_an_id_that_the_log_has(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("secret detail")
+
+    monkeypatch.setattr("treadle.srt.tokenizer.frontend.Frontend.submit", broken)
+    with caplog.at_level(logging.ERROR):
+        response = await bench.post("/generate", BODY)
+    assert response.status_code == 500
+    assert "secret" not in response.text
+    error_id = response.json()["message"].split()[-1]
+    assert error_id in caplog.text
+    assert "secret" in caplog.text
+
+
+async def test_requests_are_counted_by_route_pattern(bench: Bench):
+    await bench.client.get("/v1/models/one")
+    await bench.client.get("/v1/models/tiny")
+    text = (await bench.client.get("/metrics")).text
+    assert (
+        'sglang:http_responses_total{endpoint="/v1/models/{name:path}",method="GET",'
+        'status_code="404"} 1.0'
+    ) in text
+    assert 'sglang:http_requests_active{endpoint="/metrics",method="GET"} 1.0' in text
+
+
+async def test_requests_are_logged_only_when_asked(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.INFO):
+        async with serving() as bench:
+            await bench.post("/generate", BODY)
+        assert "http_request" not in caplog.text
+        async with serving(net=NetSection(log_requests=True)) as bench:
+            await bench.post("/generate", BODY)
+    assert "http_request path=/generate status=200" in caplog.text
