@@ -110,6 +110,7 @@ def test_typed_access_names_key_and_kinds(sample: Path):
         (HEADER + struct.pack("<QQ", 0, 1 << 60), "key count"),
         (HEADER + struct.pack("<QQQ", 0, 1, 1 << 60) + bytes(64), "left"),
         (HEADER + struct.pack("<QQQ2sIIQ", 0, 1, 2, b"ab", 9, 4, 1 << 60) + bytes(64), "key ab"),
+        (HEADER + struct.pack("<QQQ2sIQ", 0, 1, 2, b"ab", 8, 9) + bytes(8), "9 bytes, found 8"),
         (HEADER + struct.pack("<QQQ2sI", 0, 1, 2, b"ab", 99) + bytes(64), "type 99"),
         (HEADER + struct.pack("<QQQ2sI", 0, 1, 2, b"\xff\xff", 4) + bytes(64), "UTF-8"),
         (HEADER + struct.pack("<QQQ1sI", 0, 1, 1, b"a", 9) + struct.pack("<IQ", 9, 1) * 9, "nest"),
@@ -123,11 +124,13 @@ def test_hostile_headers_are_named(damaged: Path, data: bytes, message: str):
 
 
 def _tensor_file(
-    dims: tuple[int, ...], kind: int, offset: int = 0, name: bytes = b"t", copies: int = 1
+    dims: tuple[int, ...], kind: int, offset: int = 0, names: tuple[bytes, ...] = (b"t",)
 ) -> bytes:
-    entry = struct.pack("<Q", len(name)) + name + struct.pack("<I", len(dims))
-    entry += struct.pack(f"<{len(dims)}Q", *dims) + struct.pack("<IQ", kind, offset)
-    head = HEADER + struct.pack("<QQ", copies, 0) + entry * copies
+    """Tensors that differ by name only, over 128 bytes of data."""
+    head = HEADER + struct.pack("<QQ", len(names), 0)
+    for name in names:
+        head += struct.pack("<Q", len(name)) + name + struct.pack("<I", len(dims))
+        head += struct.pack(f"<{len(dims)}Q", *dims) + struct.pack("<IQ", kind, offset)
     return head + bytes(-len(head) % 32) + bytes(128)
 
 
@@ -143,7 +146,8 @@ def _tensor_file(
         (_tensor_file((256,), 77), "type 77"),
         (_tensor_file((4,), 0, offset=8), "aligned to 32"),
         (_tensor_file((4,), 0, offset=1 << 60), "a file of"),
-        (_tensor_file((4,), 0, copies=2), "second entry|overlap"),
+        (_tensor_file((4,), 0, names=(b"t", b"t")), "one entry, found a second"),
+        (_tensor_file((4,), 0, names=(b"t", b"u")), "data of its own, found an overlap"),
     ],
 )
 def test_hostile_tensor_entries_are_named(damaged: Path, data: bytes, message: str):
