@@ -1,0 +1,130 @@
+"""Deaths and stops of a real server under load: every client gets an answer, nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import orjson
+import pytest
+
+from test.e2e.server import Server
+from test.tiny import tiny_gemma3
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+CLIENTS = 4
+ANSWER_S = 2.0
+BODY = {"model": "m", "prompt": "the thread", "max_tokens": 400, "ignore_eos": True}
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    started: list[Server] = []
+
+    def start(*argv: str) -> Server:
+        model = str(tiny_gemma3(tmp_path / "model"))
+        always = ["--load-format", "dummy", "--port", "0", "--kv-cache-memory", "16M"]
+        started.append(Server(tmp_path, "--model-path", model, *always, *argv))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.close()
+
+
+class Client:
+    """One streaming request; `events` are the JSON objects it has got."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+        self.events: list[dict[str, object]] = []
+        self.has_begun = asyncio.Event()
+        self.ended_at = 0.0
+
+    async def run(self) -> None:
+        async with self._http.stream("POST", "/v1/completions", json=BODY | {"stream": True}) as r:
+            async for line in r.aiter_lines():
+                if line.startswith("data: {"):
+                    self.events.append(orjson.loads(line.removeprefix("data: ")))
+                    self.has_begun.set()
+        self.ended_at = time.monotonic()
+
+
+async def under_load(server: Server, act: Callable[[], None]) -> tuple[list[Client], int]:
+    """Streams and one plain request are running and the worker is held when `act` is called.
+
+    Returns the clients, all ended, and the status of the plain request.
+    """
+    worker = server.child("worker0")
+    async with httpx.AsyncClient(base_url=server.url, timeout=60.0) as http:
+        clients = [Client(http) for _ in range(CLIENTS)]
+        streams = [asyncio.create_task(client.run()) for client in clients]
+        plain = asyncio.create_task(http.post("/v1/completions", json=BODY))
+        await asyncio.gather(*(client.has_begun.wait() for client in clients))
+        worker.send_signal(signal.SIGSTOP)  # else the requests might end by themselves
+        act()
+        await asyncio.gather(*streams)
+        return clients, (await plain).status_code
+
+
+@pytest.mark.parametrize("victim", ["scheduler", "worker0", "launcher"])
+async def test_killed_process_ends_all_requests_within_two_seconds(
+    start: Callable[..., Server], victim: str
+):
+    server = start()
+    await asyncio.to_thread(server.wait_until_serving)
+    target = server.process if victim == "launcher" else server.child(victim)
+    began = 0.0
+
+    def kill() -> None:
+        nonlocal began
+        began = time.monotonic()
+        target.kill()
+
+    clients, plain_status = await under_load(server, kill)
+    assert plain_status == 503
+    for client in clients:
+        assert client.ended_at - began < ANSWER_S
+        assert "error" in client.events[-1]
+    status = await asyncio.to_thread(server.finish)
+    assert status == (-signal.SIGKILL if victim == "launcher" else 1)
+    assert server.orphans() == []
+    assert list(server.tmp.iterdir()) == []
+    assert "Traceback" not in "".join(server.log)
+
+
+async def test_stop_lets_running_requests_end_and_exits_with_0(start: Callable[..., Server]):
+    server = start()
+    await asyncio.to_thread(server.wait_until_serving)
+    worker = server.child("worker0")
+
+    def stop() -> None:
+        server.process.terminate()
+        worker.send_signal(signal.SIGCONT)
+
+    clients, plain_status = await under_load(server, stop)
+    assert plain_status in (200, 503)
+    for client in clients:
+        assert len(client.events) > 1
+    assert await asyncio.to_thread(server.finish) == 0
+    assert server.orphans() == []
+    assert list(server.tmp.iterdir()) == []
+
+
+def test_port_in_use_is_one_line(start: Callable[..., Server]):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        server = start("--port", port)
+        assert server.finish() == 1
+    errors = [line for line in server.log if line.startswith("error: ")]
+    assert len(errors) == 1 and port in errors[0]
+    assert "Traceback" not in "".join(server.log)
+    assert list(server.tmp.iterdir()) == []
