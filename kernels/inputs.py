@@ -6,6 +6,8 @@ int8 groups necessary, and weights of a layer's usual size.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -32,12 +34,13 @@ def weights(
     """`[out_features, in_features]`, normal with a standard deviation of `in_features ** -0.5`."""
     generator = torch.Generator().manual_seed(1000 + seed)
     w = torch.randn(out_features, in_features, generator=generator)
-    return (w * in_features**-0.5).to(dtype)
+    return (w / math.sqrt(in_features)).to(dtype)
 
 
 def strided(x: Tensor, before: int = 3, after: int = 5) -> Tensor:
     """The same rows as a slice of a wider tensor, like one part of a fused projection's result."""
     size = x.shape[1:].numel()
     wide = x.new_full((x.shape[0], before + size + after), float("nan"))
-    part = wide[:, before : before + size].view(x.shape)
-    return part.copy_(x)
+    part: Tensor = wide[:, before : before + size].view(x.shape)
+    part.copy_(x)
+    return part

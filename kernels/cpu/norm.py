@@ -22,7 +22,8 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, out: Tensor | None = None) -
     if not _is_dense(x) or not _is_dense(weight) or (out is not None and not _is_dense(out)):
         return reference.rms_norm(x, weight, eps, out)
     shape = x.shape
-    size = shape[-1]
+    if not 2 <= len(shape) <= 3:
+        raise ValueError(f"rms_norm wants [T, C] or [T, H, D], not {tuple(shape)}")
     if weight.shape != shape[-1:] or (out is not None and out.shape != shape):
         raise ValueError(f"rms_norm of {tuple(shape)} with weight {tuple(weight.shape)}")
     if out is None:
@@ -32,7 +33,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, out: Tensor | None = None) -
         x.stride(0),
         shape[0],
         shape[1] if len(shape) == 3 else 1,
-        size,
+        shape[-1],
         weight.data_ptr(),
         eps,
         out.data_ptr(),
@@ -85,6 +86,9 @@ def _all_rows(x: Tensor, residual: Tensor) -> bool:
 
 def _is_dense(x: Tensor) -> bool:
     """Float32 whose axes after the first are contiguous: what the kernels can walk."""
-    if x.dtype is not torch.float32 or not 1 <= x.dim() <= 3:
+    if x.dtype is not torch.float32:
         return False
-    return x.stride(-1) == 1 and (x.dim() < 3 or x.stride(1) == x.shape[2])
+    if x.is_contiguous():
+        return True
+    strides = x.stride()
+    return strides[-1] == 1 and (len(strides) == 2 or strides[1] == x.shape[2])

@@ -44,7 +44,8 @@ def qk_norm_rope(q: Tensor, k: Tensor, norm: QkNorm, positions: Tensor, cos_sin:
 def _is_supported(x: Tensor, cos_sin: Tensor) -> bool:
     if x.dtype is not torch.float32 or cos_sin.dtype is not torch.float32:
         return False
-    return x.stride(2) == 1 and x.stride(1) == x.shape[2] and cos_sin.is_contiguous()
+    strides = x.stride()
+    return strides[2] == 1 and strides[1] == x.shape[2] and cos_sin.is_contiguous()
 
 
 def _call(x: Tensor, weight: Tensor | None, positions: Tensor, cos_sin: Tensor, eps: float) -> None:

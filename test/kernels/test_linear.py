@@ -136,3 +136,12 @@ def test_amx_and_avx512_give_the_same_bits(tmp_path, monkeypatch, use_isa):
         use_isa(name, tmp_path, monkeypatch)
         results.append(cpu.linear_q8(x, w))
     assert torch.equal(results[0], results[1])
+
+
+def test_avx2_and_avx512_give_the_same_bits(tmp_path, monkeypatch, use_isa):
+    x, w = activations(45, 2048), pack_q8(weights(40, 2048))
+    results = []
+    for name in ("avx2", "avx512"):
+        use_isa(name, tmp_path, monkeypatch)
+        results.append(cpu.linear_q8(x, w))
+    assert torch.equal(results[0], results[1])
