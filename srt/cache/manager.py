@@ -95,7 +95,7 @@ class CacheManager:
         slot = self.slots.take()
         assert slot is not None
         is_resume = resumed_prompt_len is not None
-        got = self.tree.acquire(ns, tokens, hit.length, is_resume=is_resume)
+        got = self.tree.pin(ns, tokens, hit.length, is_resume=is_resume)
         is_cold_like = not got.approx and self.rule.is_exact(shape, hit.length)
         lease = Lease(
             ns=ns,

@@ -80,7 +80,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Acquired:
+class Pinned:
     """`approx`: the largest of the adopted nodes."""
 
     pin: Pin

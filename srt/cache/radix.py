@@ -24,10 +24,10 @@ from .node import (
     OUTPUT,
     PROMPT,
     TOKEN_BYTES,
-    Acquired,
     Match,
     Namespace,
     Pin,
+    Pinned,
     Published,
     RadixNode,
     Run,
@@ -37,7 +37,7 @@ NEVER = 1 << 62
 
 
 class RadixTree:
-    """`tick` is logical: it advances by one per acquire and by the pages per publish, so
+    """`tick` is logical: it advances by one per pin and by the pages per publish, so
     `prompt_ticks` (how long a prompt outranks outputs after its last use, T23) is a turnover."""
 
     def __init__(self, page_size: int, policy: str = "lru", prompt_ticks: int = NEVER) -> None:
@@ -77,9 +77,7 @@ class RadixTree:
                 break
         return Match(at, exact, tuple(path))
 
-    def acquire(
-        self, ns: Namespace, tokens: array[int], limit: int, *, is_resume: bool
-    ) -> Acquired:
+    def pin(self, ns: Namespace, tokens: array[int], limit: int, *, is_resume: bool) -> Pinned:
         """Split at the end of the match (T11), touch its nodes (T12), pin it, and hand its pages
         out. A resumed request has been counted in `hits` before (T18)."""
         found = self.probe(ns, tokens, limit)
@@ -95,7 +93,7 @@ class RadixTree:
             node.expires_at = self.tick + self._prompt_ticks
             pages.extend(node.pages)
             approx = max(approx, node.approx)
-        return Acquired(self._pin(node), pages, approx)
+        return Pinned(self._pin_path(node), pages, approx)
 
     def publish(self, pin: Pin, run: Run) -> Published:
         """Insert `run` below `pin.node`, which must end at page `run.start`. Where the tree has the
@@ -123,7 +121,7 @@ class RadixTree:
             else:
                 rebound.append((first + run.start, node.pages[:]))
                 approx = max(approx, node.approx)
-        return Published(self._pin(node), rebound, retired, approx)
+        return Published(self._pin_path(node), rebound, retired, approx)
 
     def unpin(self, pin: Pin) -> None:
         """Give a receipt back. Raises: InvariantBroken the second time (T19)."""
@@ -299,7 +297,7 @@ class RadixTree:
             node = child
         return node
 
-    def _pin(self, node: RadixNode) -> Pin:
+    def _pin_path(self, node: RadixNode) -> Pin:
         up: RadixNode | None = node
         while up is not None:
             if not up.pins:

@@ -33,7 +33,7 @@ def leave_the_tree(manager, lease):
 
 
 def forget_a_pin(manager, lease):
-    manager.tree.acquire((), array("i", range(8)), 8, is_resume=False)
+    manager.tree.pin((), array("i", range(8)), 8, is_resume=False)
 
 
 def drop_the_pin(manager, lease):

@@ -29,7 +29,7 @@ class Bench:
         tree = self.tree
         end = len(tokens) // tree.page_size
         own = self.pages(end - start)
-        held = pin or tree.acquire(ns, tokens, 0, is_resume=False).pin
+        held = pin or tree.pin(ns, tokens, 0, is_resume=False).pin
         prompt_end = end if prompt is None else prompt
         done = tree.publish(held, Run(tokens, start, end, own, prompt_end, approx))
         tree.unpin(held)
@@ -82,7 +82,7 @@ def test_match_inside_a_node_splits_before_pinning(make_ids):
     """T11: only the matched half is protected."""
     bench = Bench()
     own = bench.keep(make_ids(1, 16))
-    got = bench.tree.acquire((), make_ids(1, 8, then=2, more=8), 15, is_resume=False)
+    got = bench.tree.pin((), make_ids(1, 8, then=2, more=8), 15, is_resume=False)
     assert got.pages == own[:2]
     assert (bench.tree.protected_pages, bench.tree.evictable_pages) == (2, 2)
     bench.tree.unpin(got.pin)
@@ -94,7 +94,7 @@ def test_receipt_survives_a_split_above_it(make_ids):
     """T19: the old object stays the lower half; the new upper half copies its pins."""
     bench = Bench()
     done, _ = bench.put(make_ids(1, 16))
-    other = bench.tree.acquire((), make_ids(1, 8), 8, is_resume=False)
+    other = bench.tree.pin((), make_ids(1, 8), 8, is_resume=False)
     assert done.pin.node.pages == array("i", [3, 4])
     assert done.pin.node.parent is other.pin.node
     assert (other.pin.node.pins, done.pin.node.pins) == (2, 1)
@@ -118,7 +118,7 @@ def test_touch_reaches_matched_nodes_only(make_ids):
     bench = Bench()
     bench.keep(make_ids(1, 16))
     old = bench.tree.tick
-    got = bench.tree.acquire((), make_ids(1, 8), 8, is_resume=False)
+    got = bench.tree.pin((), make_ids(1, 8), 8, is_resume=False)
     (lower,) = got.pin.node.children.values()
     assert got.pin.node.tick > old
     assert lower.tick == old
@@ -131,14 +131,14 @@ def test_the_pages_of_the_tree_win(make_ids):
     done, own = bench.put(make_ids(1, 16))
     assert done.rebound == [(0, first)]
     assert bench.tree.probe((), make_ids(1, 16), 16).pages == 4
-    got = bench.tree.acquire((), make_ids(1, 16), 16, is_resume=False)
+    got = bench.tree.pin((), make_ids(1, 16), 16, is_resume=False)
     assert got.pages == first + own[2:]
 
 
 def test_new_pin_is_taken_before_the_old_is_given_back(make_ids):
     """T14: nothing of the path is evictable in between."""
     bench = Bench()
-    held = bench.tree.acquire((), make_ids(1, 8), 0, is_resume=False).pin
+    held = bench.tree.pin((), make_ids(1, 8), 0, is_resume=False).pin
     done = bench.tree.publish(held, Run(make_ids(1, 8), 0, 2, bench.pages(2), 2, 0))
     assert bench.tree.evictable_pages == 0
     bench.tree.unpin(held)
@@ -158,7 +158,7 @@ def test_prompt_and_output_are_two_nodes(make_ids):
 def test_output_that_is_sent_again_becomes_prompt(make_ids):
     bench = Bench()
     bench.keep(make_ids(1, 20), prompt=3)
-    bench.tree.unpin(bench.tree.acquire((), make_ids(1, 20), 20, is_resume=False).pin)
+    bench.tree.unpin(bench.tree.pin((), make_ids(1, 20), 20, is_resume=False).pin)
     assert {n.priority for n in bench.tree.nodes()} == {PROMPT}
 
 
@@ -189,7 +189,7 @@ def test_node_that_another_request_used_is_not_extended(make_ids):
     bench = Bench()
     tokens = make_ids(1, 16)
     done, _ = bench.put(tokens[:8])
-    bench.tree.unpin(bench.tree.acquire((), tokens, 8, is_resume=False).pin)
+    bench.tree.unpin(bench.tree.pin((), tokens, 8, is_resume=False).pin)
     bench.put(tokens, pin=done.pin, start=2)
     assert [(len(n.pages), n.hits) for n in bench.tree.nodes()] == [(2, 2), (2, 1)]
 
@@ -201,9 +201,9 @@ def test_hits_count_a_request_once(make_ids):
     done, _ = bench.put(tokens[:8])
     done, _ = bench.put(tokens, pin=done.pin, start=2)
     bench.tree.unpin(done.pin)
-    bench.tree.unpin(bench.tree.acquire((), tokens, 16, is_resume=True).pin)
+    bench.tree.unpin(bench.tree.pin((), tokens, 16, is_resume=True).pin)
     assert [n.hits for n in bench.tree.nodes()] == [1]
-    bench.tree.unpin(bench.tree.acquire((), tokens, 8, is_resume=False).pin)
+    bench.tree.unpin(bench.tree.pin((), tokens, 8, is_resume=False).pin)
     assert sorted(n.hits for n in bench.tree.nodes()) == [1, 2]
 
 
@@ -234,7 +234,7 @@ def test_pinned_path_is_never_evicted(make_ids):
     """T3, T4."""
     bench = Bench()
     bench.keep(make_ids(1, 8, then=2, more=8))
-    got = bench.tree.acquire((), make_ids(1, 8), 8, is_resume=False)
+    got = bench.tree.pin((), make_ids(1, 8), 8, is_resume=False)
     assert len(bench.tree.evict(99)) == 2
     assert bench.found(make_ids(1, 8)) == 2
     bench.tree.unpin(got.pin)
@@ -293,7 +293,7 @@ def test_exact_newcomer_replaces_an_unpinned_approximate_node(make_ids):
     done, own = bench.put(make_ids(1, 12))
     assert done.retired == old
     assert done.rebound == []
-    got = bench.tree.acquire((), make_ids(1, 12), 12, is_resume=False)
+    got = bench.tree.pin((), make_ids(1, 12), 12, is_resume=False)
     assert (got.pages, got.approx) == (own, 0)
 
 

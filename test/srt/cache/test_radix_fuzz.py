@@ -29,7 +29,7 @@ class Model:
     def text(self):
         """Pages of three kinds; now and then one that parts from its kind at the last id."""
         ids: list[int] = []
-        for _ in range(self.random.randint(0, 10)):
+        for _ in range(self.random.randint(0, 8)):
             kind = self.random.randint(0, 2)
             ids += [kind] * (self.size - 1) + [kind if self.random.random() < 0.8 else 5]
         return array("i", ids + [7] * self.random.randint(0, self.size - 1))
@@ -58,7 +58,7 @@ class Model:
             return
         ns, tokens = self.random.choice(NAMESPACES), self.text()
         limit = self.random.randint(0, len(tokens))
-        got = self.tree.acquire(ns, tokens, limit, is_resume=self.random.random() < 0.3)
+        got = self.tree.pin(ns, tokens, limit, is_resume=self.random.random() < 0.3)
         pages, _ = self.match(ns, tokens, limit)
         entries = [self.known[self.prefix(ns, tokens, i + 1)] for i in range(pages)]
         assert list(got.pages) == [page for page, _ in entries]
