@@ -13,7 +13,7 @@ from .request import Request
 
 INITIAL = 0.7  # share of the remaining output reserved at conservativeness 1
 LOWEST = 0.1  # share reserved after a long time without preemption
-DECAY_STEPS = 600  # from the initial ratio to the lowest
+DECAY = (INITIAL - LOWEST) / 600  # per calm step: from the initial to the lowest in 600 steps
 AHEAD_STEPS = 20  # further steps that all survivors of a preemption are to have room for
 MOST_TOKENS = 4096  # clients that set no limit allow the whole context; few use it
 
@@ -31,10 +31,7 @@ class NewTokenEstimate:
 
     def decay(self) -> None:
         """After a step without preemption."""
-        step = (self._initial - self._lowest) / DECAY_STEPS
-        self.ratio = (
-            max(self._lowest, self.ratio - step) if self.ratio > self._lowest else self.ratio
-        )
+        self.ratio = max(self._lowest, self.ratio - DECAY)
 
     def preempted(self, survivors: Iterable[Request]) -> None:
         """After a preemption: what survivors have used so far and a few steps more is the least."""

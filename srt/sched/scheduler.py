@@ -180,6 +180,7 @@ class Scheduler:
         self._add_rows(builder, rows)
         if is_calm:
             self._estimate.decay()
+        if is_calm or not self._running:
             self._admit(builder, now)
         if not builder.num_rows:
             return None

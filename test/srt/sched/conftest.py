@@ -84,7 +84,6 @@ class Loop:
         self.now = 0.0
         self.done: dict[str, RequestOutput] = {}
         self.text: dict[str, list[int]] = {}
-        self.last_usage: dict[str, RequestOutput] = {}
         self.plans: list[StepPlan] = []
         self.results: deque[StepResult] = deque()
 
@@ -107,7 +106,6 @@ class Loop:
         """One plan, submitted to the worker."""
         self.now += 1.0
         plan = self.scheduler.plan(self.now)
-        self.cache.check()
         if plan is not None:
             self.plans.append(plan)
             self.worker.submit(plan)
