@@ -102,9 +102,7 @@ def plan_capacity(
             f"memory budget of {budget_bytes} bytes does not hold the windows of max_running "
             f"{max_running} (+1) slots: {slots_bytes} bytes, {layout.slot_bytes} each"
         )
-    # A model of window layers only has free pages; one page per context row is then enough.
-    widest = -(-context_len // layout.page_size) * max_running + 1
-    num_pages = (budget_bytes - slots_bytes) // layout.page_bytes if layout.page_bytes else widest
+    num_pages = _count_pages(layout, budget_bytes - slots_bytes, max_running * context_len)
     if cap_tokens >= 0:
         num_pages = min(num_pages, cap_tokens // layout.page_size + 1)
     usable_tokens = (num_pages - 1) * layout.page_size
@@ -123,6 +121,13 @@ def plan_capacity(
         slots_bytes=slots_bytes,
         max_request_tokens=min(context_len, usable_tokens),
     )
+
+
+def _count_pages(layout: KVLayout, budget_bytes: int, widest_tokens: int) -> int:
+    """Pages cost nothing without global layers: as many as all requests at their longest use."""
+    if layout.page_bytes:
+        return budget_bytes // layout.page_bytes
+    return -(-widest_tokens // layout.page_size) + 1
 
 
 def align_up(value: int, multiple: int) -> int:

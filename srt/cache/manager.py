@@ -96,7 +96,6 @@ class CacheManager:
         assert slot is not None
         is_resume = resumed_prompt_len is not None
         got = self.tree.pin(ns, tokens, hit.length, is_resume=is_resume)
-        is_cold_like = not got.approx and self.rule.is_exact(shape, hit.length)
         lease = Lease(
             ns=ns,
             slot=slot,
@@ -104,7 +103,7 @@ class CacheManager:
             pin=got.pin,
             protected_len=hit.length,
             prompt_len=len(tokens) if resumed_prompt_len is None else resumed_prompt_len,
-            approx=0 if is_cold_like else 1 + got.approx,
+            approx=self._generation(got.approx, hit.length, shape),
             is_deterministic=self.rule.is_deterministic(shape),
         )
         self.leases.add(lease)
@@ -266,6 +265,10 @@ class CacheManager:
             dropped=tuple((reason, count) for reason, count in lost if count),
         )
         return hit, found
+
+    def _generation(self, adopted: int, hit: int, shape: ReplayShape) -> int:
+        """B34: 0 when the state will equal a cold run's, else one more than the adopted nodes'."""
+        return 0 if not adopted and self.rule.is_exact(shape, hit) else 1 + adopted
 
     def _count(self, num_tokens: int, hit: PrefixHit) -> None:
         self._query_tokens += num_tokens
