@@ -12,6 +12,7 @@ from array import array
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import httpx
@@ -57,6 +58,7 @@ TEMPLATE = (
 )
 
 
+@cache
 def byte_tokenizer() -> Tokenizer:
     """Ids 0..255 are the bytes, then BOS, EOS, TURN and one unused id."""
     alphabet = _byte_characters()
@@ -138,6 +140,7 @@ class FakeEngine:
     live: dict[str, GenerateRequest] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     inbox: asyncio.Queue[Message] = field(default_factory=asyncio.Queue)
+    on_abort: Callable[[AbortRequest], None] = lambda message: None
 
     def send(self, message: Message) -> None:
         encode(message)  # whatever cannot travel fails here as it would there
@@ -183,6 +186,7 @@ class FakeEngine:
         return [message for message in self.sent if isinstance(message, AbortRequest)]
 
     def _abort(self, message: AbortRequest) -> None:
+        self.on_abort(message)
         if message.reason == "stop":
             self.emit(message.rid, [], Finish("stop"))
         else:
@@ -262,7 +266,9 @@ async def serving(
     app = make_app(service, "treadle serve tiny")
     transport = httpx.ASGITransport(app)
     try:
-        async with httpx.AsyncClient(transport=transport, base_url="http://tiny") as client:
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://tiny", trust_env=False
+        ) as client:
             yield Bench(client, engine, service, app)
     finally:
         receiving.cancel()

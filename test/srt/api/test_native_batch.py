@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from treadle.srt.api.native_batch import read_batch
+from treadle.srt.api.schema import GenerateBody
+from treadle.srt.errors import BadRequest
+
+
+def read(**fields: object):
+    return read_batch(msgspec.convert(fields, GenerateBody))
+
+
+def test_single_and_list_forms():
+    assert read(text="a").is_list is False
+    assert read(text=["a"]).is_list is True
+    assert read(input_ids=[1, 2]).is_list is False
+    batch = read(input_ids=[[1], [2, 3]])
+    assert [(row.ids, row.path) for row in batch.rows] == [
+        ([1], "input_ids[0]"), ([2, 3], "input_ids[1]")
+    ]  # fmt: skip
+
+
+def test_one_value_is_for_all_and_a_list_is_per_prompt():
+    batch = read(text=["a", "b"], return_logprob=True, top_logprobs_num=[0, 4], rid=["x", "y"])
+    assert [row.top_logprobs for row in batch.rows] == [0, 4]
+    assert [row.rid for row in batch.rows] == ["x", "y"]
+    assert [row.rid for row in read(text=["a", "b"], rid="x").rows] == ["", ""]
+
+
+def test_no_logprobs_unless_returned():
+    assert read(text="a", top_logprobs_num=5).rows[0].top_logprobs is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"text": "a", "rid": ["x", "y"]}, "rid"),
+        ({"text": ["a"], "top_logprobs_num": [1, 2]}, "top_logprobs_num"),
+        ({"text": "a", "logprob_start_len": -2}, "logprob_start_len"),
+        ({"text": "a", "top_logprobs_num": 21}, "top_logprobs_num"),
+        ({"text": "a", "return_logprob": []}, "return_logprob"),
+    ],
+)
+def test_mistakes_name_the_field(fields: dict[str, object], param: str):
+    with pytest.raises(BadRequest) as caught:
+        read(**fields)
+    assert caught.value.param == param

@@ -1,0 +1,98 @@
+"""The official SDK against a real HTTP server in this process, on a free port."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import openai
+import pytest
+
+from test.serving import READY, FakeEngine, make_service
+from treadle.srt.api.app import make_app
+from treadle.srt.config import NetSection
+from treadle.srt.procs.http_server import HttpServer, bind
+
+MESSAGES = [{"role": "user", "content": "hi"}]
+
+
+@dataclass
+class Served:
+    client: openai.OpenAI
+    engine: FakeEngine
+    loop: asyncio.AbstractEventLoop
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    sock = bind("127.0.0.1", 0)
+    engine = FakeEngine(cached=3)
+    started: list[tuple[asyncio.AbstractEventLoop, HttpServer]] = []
+    is_up = threading.Event()
+
+    async def run() -> None:
+        service = make_service(engine, NetSection(api_key="key"))
+        receiving = asyncio.create_task(service.frontend.run())
+        engine.put(READY)
+        server = HttpServer(make_app(service, ""), service.config.net)
+        started.append((asyncio.get_running_loop(), server))
+        is_up.set()
+        await server.serve(sockets=[sock])
+        receiving.cancel()
+
+    thread = threading.Thread(target=asyncio.run, args=(run(),))
+    sock.listen()
+    thread.start()
+    is_up.wait()
+    (loop, server) = started[0]
+    url = f"http://127.0.0.1:{sock.getsockname()[1]}/v1"
+    with openai.OpenAI(base_url=url, api_key="key", max_retries=0) as client:
+        yield Served(client, engine, loop)
+    server.should_exit = True
+    thread.join()
+
+
+def test_sdk_reads_answers_streams_and_logprobs(served: Served):
+    chat = served.client.chat.completions
+    whole = chat.create(model="x", messages=MESSAGES, logprobs=True, top_logprobs=2, n=2)
+    assert [choice.message.content for choice in whole.choices] == ["hello", "hello"]
+    assert whole.choices[0].logprobs.content[0].top_logprobs[1].token == "i"
+    assert whole.usage.prompt_tokens_details.cached_tokens == 3
+    options = {"include_usage": True}
+    chunks = list(chat.create(model="x", messages=MESSAGES, stream=True, stream_options=options))
+    assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == "hello"
+    assert chunks[-1].usage.completion_tokens == 6
+    text = served.client.completions.create(model="x", prompt=["a", "b"], logprobs=1)
+    assert [choice.text for choice in text.choices] == ["hello", "hello"]
+    pieces = list(served.client.completions.create(model="x", prompt="a", stream=True))
+    assert "".join(piece.choices[0].text for piece in pieces) == "hello"
+    assert served.client.models.list().data[0].id == "tiny"
+
+
+def test_sdk_raises_the_right_class(served: Served):
+    client = served.client
+    with pytest.raises(openai.BadRequestError) as bad:
+        client.chat.completions.create(model="x", messages=MESSAGES, temperature=-1)
+    assert bad.value.param == "temperature"
+    with pytest.raises(openai.BadRequestError) as long:
+        client.completions.create(model="x", prompt="x" * 500)
+    assert long.value.code == "context_length_exceeded"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("nope")
+    with pytest.raises(openai.AuthenticationError):
+        client.with_options(api_key="wrong").models.list()
+    with pytest.raises(openai.InternalServerError) as later:
+        client.embeddings.create(model="x", input="a")
+    assert later.value.status_code == 501
+
+
+def test_closed_stream_aborts_the_request(served: Served):
+    is_aborted = threading.Event()
+    served.engine.script = lambda engine, request: engine.emit(request.rid, b"he")
+    served.engine.on_abort = lambda message: is_aborted.set()
+    stream = served.client.completions.create(model="x", prompt="a", stream=True)
+    assert next(iter(stream)).choices[0].text == "he"
+    stream.close()
+    assert is_aborted.wait(5)
