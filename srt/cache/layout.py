@@ -102,7 +102,7 @@ def plan_capacity(
             f"memory budget of {budget_bytes} bytes does not hold the windows of max_running "
             f"{max_running} (+1) slots: {slots_bytes} bytes, {layout.slot_bytes} each"
         )
-    num_pages = _count_pages(layout, budget_bytes - slots_bytes, max_running * context_len)
+    num_pages = _count_pages(layout, budget_bytes - slots_bytes, max_running, context_len)
     if cap_tokens >= 0:
         num_pages = min(num_pages, cap_tokens // layout.page_size + 1)
     usable_tokens = (num_pages - 1) * layout.page_size
@@ -123,11 +123,11 @@ def plan_capacity(
     )
 
 
-def _count_pages(layout: KVLayout, budget_bytes: int, widest_tokens: int) -> int:
+def _count_pages(layout: KVLayout, budget_bytes: int, max_running: int, context_len: int) -> int:
     """Pages cost nothing without global layers: as many as all requests at their longest use."""
     if layout.page_bytes:
         return budget_bytes // layout.page_bytes
-    return -(-widest_tokens // layout.page_size) + 1
+    return max_running * -(-context_len // layout.page_size) + 1
 
 
 def align_up(value: int, multiple: int) -> int:
