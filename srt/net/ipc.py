@@ -173,7 +173,6 @@ class Hub:
 
     def _own(self, sock: zmq.Socket[bytes] | zmq.asyncio.Socket) -> None:
         sock.set_hwm(0)
-        sock.linger = 0
         self._sockets.append(sock)
 
     def _bind(self, sock: zmq.Socket[bytes] | zmq.asyncio.Socket, address: str) -> None:

@@ -115,6 +115,11 @@ def test_gemma_replays_a_staircase_of_32_and_a_step_holds_it():
     assert got.sched.chunk_tokens % got.cache.page_size == 0
 
 
+def test_automatic_chunk_leaves_a_row_for_every_other_request():
+    asked = config(sched={"max_running": 200}, cache={"memory_bytes": 8 * GIB})
+    assert resolve(asked, GEMMA, HOST).sched.chunk_tokens >= 960 + 16 + 199
+
+
 def test_slope_is_within_a_small_window_and_zero_without_windows():
     assert resolve(config(), model(window=8), HOST).cache.replay_slope == 7
     assert resolve(config(), LLAMA, HOST).cache.replay_slope == 0

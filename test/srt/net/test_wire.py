@@ -142,6 +142,7 @@ def test_id_lists_travel_as_little_endian_int32_frames():
         ([b'["abort_all",{"reason":1}]'], "expected str"),
         ([b'["stats_req",{"token":true}]'], "expected int, found bool"),
         ([b'["shutdown",{"reason":"x","more":1}]'], "Shutdown"),
+        ([b'["flush_done",{"token":1,"ok":true,"message":"","more":1}]'], "FlushDone"),
         ([b'["result",{"step":1,"token_ids":0,"logprobs":[],"bad":[]}]'], "StepResult"),
     ],
 )

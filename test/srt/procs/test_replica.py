@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import orjson
 import psutil
 import pytest
+
+from treadle.srt.procs.boot import DRAIN_S
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -145,6 +148,8 @@ def test_capacities_of_the_worker_reach_scheduler_then_tokenizer(start, transpor
     server.wait_until_serving()
     assert "got-ready worker 1234 5" in server.events("scheduler")
     assert server.events("tokenizer") == ["up", "got-ready scheduler 1234 5"]
+    # Sessions of their own: a Ctrl-C at the terminal is for the launcher alone.
+    assert {os.getsid(pid) for pid in server.pids.values()} == {*server.pids.values()}
     server.process.terminate()
     assert server.finish()[0] == 0
 
@@ -208,8 +213,10 @@ def test_second_signal_does_not_wait_for_a_tokenizer_that_hangs(start):
     server.process.terminate()
     server.read_until("got-shutdown")
     server.process.terminate()
+    began = time.monotonic()
     status, _ = server.finish()
     assert status == 0
+    assert time.monotonic() - began < DRAIN_S
     assert server.orphans() == [] and server.leftovers() == []
 
 

@@ -122,7 +122,7 @@ def test_request_is_planned_answered_and_ended(bench: Bench):
 @pytest.mark.parametrize(("sched", "ahead"), [(SCHED, 2), (ALONE, 1)])
 def test_at_most_one_step_is_planned_ahead(bench: Bench, sched: SchedSection, ahead: int):
     loop = bench.loop(sched)
-    bench.tell(loop, request("a", prompt=20), request("b", prompt=20))
+    bench.tell(loop, request("a", prompt=90))  # three chunks
     plans = [bench.plan() for _ in range(ahead)]
     assert bench.worker.recv(0.01) is None
     bench.tell(loop, bench.device.execute(plans[0]))
