@@ -79,7 +79,7 @@ class FakeModel:
         if stops and allowed and (x >> 8) % 100_000 < self.stop_rate * 100_000:
             return stops[(x >> 40) % len(stops)]
         token = (x >> 32) % self.vocab_size
-        while token in stops and not allowed:
+        while token in stops:  # stop ids come at the stop rate only
             token = (token + 1) % self.vocab_size
         return token
 

@@ -112,9 +112,9 @@ class Admitter:
         size = self._cache.facts.page_size
         total = 0
         for request in running:
-            if request.known < request.max_known:
-                expected = request.known + self._estimate.tokens(request)
-                total += max(1, -(-(expected - request.capacity) // size))
+            more = self._estimate.tokens(request)
+            if more:
+                total += max(1, -(-(request.known + more - request.capacity) // size))
         return total
 
     def _enter(self, request: Request, admission: Admission, now: float) -> None:

@@ -49,7 +49,7 @@ class Counters:
         request, start, end, _ = span
         again = max(0, min(end, request.ever_computed) - start)
         replayed = max(0, min(end, request.hit) - start - again)
-        fresh = end - start - again - replayed
+        fresh = max(0, min(end, request.prompt_len) - start - again - replayed)
         self._counts["recomputed_rows"] += again
         self._counts["replay_rows"] += replayed
         self._counts["fresh_rows"] += fresh

@@ -25,8 +25,9 @@ class NewTokenEstimate:
         self.ratio = self._initial
 
     def tokens(self, request: Request) -> int:
-        """Expected number of tokens beyond those known: one at least while more are allowed."""
-        remaining = min(request.max_known - request.known, MOST_TOKENS)
+        """Expected number of tokens to run beyond those known: at least one while more may come.
+        The last one allowed is never run."""
+        remaining = min(max(0, request.max_known - 1 - request.known), MOST_TOKENS)
         return min(remaining, 1 + int(remaining * self.ratio))
 
     def decay(self) -> None:

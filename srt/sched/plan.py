@@ -87,7 +87,7 @@ class StepBuilder:
             add_token(tokens[row] if row < len(tokens) else FROM_DEVICE)
             request.next = after
             request.last_step = step
-            if after < request.max_known:
+            if after + 1 < request.max_known:
                 request.known = after + 1
         self.record.singles = requests
 
@@ -100,7 +100,7 @@ class StepBuilder:
         self.record.spans.append(PlannedSpan(request, start, end, sample))
         request.next = end
         request.last_step = self.record.step
-        if sample and end < request.max_known:
+        if sample and end + 1 < request.max_known:
             request.known = end + 1
 
     def enter(self, reset: SlotReset, pages: array[int]) -> None:

@@ -114,7 +114,7 @@ def _visit(paths: list[_Path], forks: list[int], order: list[Request]) -> None:
     while stack:
         start, end = stack.pop()
         shallow = min(forks[start : end - 1], default=-1)
-        if shallow < 0 or shallow >= len(paths[start].key):
+        if shallow < 0 or shallow >= len(paths[end - 1].key):
             order.extend(path.request for path in paths[start:end])
             continue
         cuts = [i + 1 for i in range(start, end - 1) if forks[i] == shallow]

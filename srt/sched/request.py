@@ -6,8 +6,8 @@
                                 computed          next
 
 `computed <= next <= known`, except during a replay that is cut, where `next` is still below the hit
-and `computed` is the hit. `known` counts tokens that exist or will when the planned rows are
-answered, so `known - len` is the number of steps in flight that sample for this request. Only the
+and `computed` is the hit. `known` counts tokens to run: those that exist, and those that will when
+the planned rows are answered, save the last one allowed, after which nothing is sampled. Only the
 scheduler changes a request.
 """
 
@@ -54,7 +54,7 @@ class Request:
     state: RequestState = RequestState.WAITING
     next: int = 0  # first row not yet planned
     computed: int = 0  # tokens whose global KV is in pages, by answered steps
-    known: int = 0
+    known: int = 0  # tokens whose rows have been run or are to be
     hit: int = 0  # adopted length of this admission: rows below write no global KV
     capacity: int = 0  # tokens that the pages held have room for
     slot: int = 0

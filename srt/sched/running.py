@@ -19,8 +19,8 @@ from .request import Request
 class Rows(NamedTuple):
     """Running requests by what is left to run. `short` lacks a page; the rest was not looked at."""
 
-    singles: Sequence[Request]  # one row: all that decode
-    parked: Sequence[Request]  # more rows
+    singles: Sequence[Request]  # one row, of a sampled token: all that decode
+    parked: Sequence[Request]  # rows of a prompt, or more than one
     short: Request | None
 
 
@@ -46,12 +46,12 @@ class RunningSet:
         self.requests.append(request)
 
     def rows(self) -> Rows:
-        """Gives each request with one row to run the page for it."""
+        """Gives each request that decodes the page for its row."""
         singles: list[Request] = []
         parked: list[Request] = []
         for request in self.requests:
             left = request.known - request.next
-            if left == 1:
+            if left == 1 and request.next >= request.prompt_len:
                 if request.next >= request.capacity and not self._grow(request):
                     return Rows(singles, parked, request)
                 singles.append(request)

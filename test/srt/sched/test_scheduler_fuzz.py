@@ -15,7 +15,7 @@ from test.fakes import FakeModel
 from treadle.srt.messages import AbortRequest, GenerateRequest, RequestId, RequestOutput
 from treadle.srt.sched import estimate
 
-from .conftest import STOP, Loop, MakeLoop, Setup
+from .conftest import STOP, Loop, Setup
 
 ARRIVALS = 250
 CASES = 40
@@ -119,8 +119,7 @@ class Traffic:
 
 
 def act(traffic: Traffic, rng: Random) -> None:
-    """One random move of a client, the worker or the scheduler's process."""
-    loop = traffic.loop
+    """One random move of a client, or of the process that holds scheduler and worker."""
     choice = rng.random()
     if choice < 0.15:
         for _ in range(rng.choice((1, 1, 1, 8)) if len(traffic.live()) < 15 else 0):
@@ -131,14 +130,20 @@ def act(traffic: Traffic, rng: Random) -> None:
         traffic.abort_all()
     elif choice < 0.165:
         traffic.flush()
-    elif choice < 0.65:
-        if loop.scheduler.can_plan:
-            idle = loop.plan() is None and not loop.scheduler.in_flight
-            assert not (idle and loop.scheduler.has_work), "nothing runs and work waits"
-    elif choice < 0.75:
-        if loop.worker.pending:
-            loop.run_worker()
-    elif loop.scheduler.in_flight:
+    else:
+        turn(traffic.loop, rng)
+
+
+def turn(loop: Loop, rng: Random) -> None:
+    """Plan, or let the worker run ahead of the commits, or commit."""
+    scheduler = loop.scheduler
+    choice = rng.random()
+    if choice < 0.55 and scheduler.can_plan:
+        idle = loop.plan() is None and not scheduler.in_flight
+        assert not (idle and scheduler.has_work), "nothing runs and work waits"
+    elif choice < 0.65 and loop.worker.pending:
+        loop.run_worker()
+    elif scheduler.in_flight:
         loop.commit()
 
 
