@@ -33,6 +33,11 @@ struct Q8Block {
     int64_t cols;
 };
 
+// The first rows to meet a block also wait for it to come from memory; asking for the bytes this far ahead, which may
+// be those of the next block, lets the product go on. 262144 x 640, one thread: 1 row 15.7 -> 13.9 ms, 8 rows 24.4
+// -> 18.1 ms; 4 to 32 KiB are alike. A prefetch past the end of the weights is ignored by the processor.
+constexpr int64_t PREFETCH_BYTES = 8192;
+
 struct Rotation {
     const float* cos_sin;  // [2, half]: cosines, then sines
     int64_t half;

@@ -39,6 +39,10 @@ using Dots = int32_t[MAX_TILE_ROWS * BLOCK];
 // Integer dots of two groups, or of one where `two` is false, for as many rows as the tiles are configured to hold.
 static inline void pair_dots(const Q8Rows& x, const Q8Block& w, int64_t row, int64_t g, bool two, Dots* dots) {
     const int8_t *values = x.values + row * x.k + g * GROUP, *data = w.data + g * GROUP * BLOCK;
+    if (row == 0) {
+        prefetch_group(data);
+        prefetch_group(data + GROUP * BLOCK);
+    }
     _tile_zero(0);
     _tile_loadd(2, values, x.k);
     _tile_loadd(4, data, BLOCK * 4);

@@ -23,6 +23,10 @@ static inline __m256i dot_step(__m256i sum, __m256i weights, __m256i magnitudes,
     return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 
+static inline void prefetch_group(const int8_t* data) {
+    for (int64_t line = 0; line < GROUP * BLOCK; line += 64) _mm_prefetch(data + PREFETCH_BYTES + line, _MM_HINT_T0);
+}
+
 template <int ROWS>
 static void group_dots(const int8_t* data, const int8_t* values, int64_t stride, __m256i (*dots)[2]) {
 #pragma GCC unroll 4
@@ -66,6 +70,7 @@ static void tile(const Q8Rows& x, const Q8Block& w, int64_t row) {
 #pragma GCC unroll 4
     for (int r = 0; r < ROWS; ++r) total[r][0] = total[r][1] = _mm256_setzero_ps();
     for (int64_t g = 0; g < groups; ++g) {
+        if (row == 0) prefetch_group(w.data + g * GROUP * BLOCK);
         __m256i dots[ROWS][2];
         group_dots<ROWS>(w.data + g * GROUP * BLOCK, x.values + row * x.k + g * GROUP, x.k, dots);
 #pragma GCC unroll 2

@@ -6,6 +6,11 @@ namespace {
 // Twelve rows of sums, eight registers of weights and the temporaries fill the 32 registers.
 constexpr int64_t MAX_ROWS = 12;
 
+static inline void prefetch_group(const int8_t* data) {
+#pragma GCC unroll 8
+    for (int64_t line = 0; line < GROUP * BLOCK; line += 64) _mm_prefetch(data + PREFETCH_BYTES + line, _MM_HINT_T0);
+}
+
 // The dot instruction multiplies unsigned by signed bytes: weights are read as w + 128 (a flip of the top bit) and
 // the sum starts at the group's offset, -128 times the sum of x. All integers, so nothing is rounded.
 template <int ROWS>
@@ -17,6 +22,7 @@ static void q8_tile(const Q8Rows& x, const Q8Block& w, int64_t row) {
     for (int r = 0; r < ROWS; ++r) total[r] = _mm512_setzero_ps();
     for (int64_t g = 0; g < groups; ++g) {
         const int8_t* data = w.data + g * GROUP * BLOCK;
+        if (row == 0) prefetch_group(data);
         __m512i weights[GROUP / 4];
         for (int k4 = 0; k4 < GROUP / 4; ++k4)
             weights[k4] = _mm512_xor_si512(_mm512_loadu_si512(data + k4 * BLOCK * 4), flip);
