@@ -1,4 +1,4 @@
-"""treadle: an LLM serving runtime for agent loops. Importing it imports neither torch nor the runtime."""
+"""treadle: an LLM serving runtime for agent loops. Importing it does not import torch."""
 
 from __future__ import annotations
 

@@ -10,8 +10,10 @@ positions on. Only `reset` empties a ring (S6).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,7 +33,7 @@ class PagePool:
         shape = (
             len(config.global_layers), num_pages, page_size, config.num_kv_heads, config.head_dim
         )  # fmt: skip
-        return cls(torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype))
+        return cls(zeros(shape, dtype), zeros(shape, dtype))
 
     @property
     def num_bytes(self) -> int:
@@ -52,7 +54,7 @@ class WindowPool:
         layers = len(config.window_layers)
         shape = (layers, num_slots, ring_rows, config.num_kv_heads, config.head_dim)
         tags = torch.full((layers, num_slots, ring_rows), -1, dtype=torch.int64)
-        return cls(torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=dtype), tags)
+        return cls(zeros(shape, dtype), zeros(shape, dtype), tags)
 
     def reset(self, slot: int) -> None:
         """Forget every position held for `slot`. Bytes stay; tags say that they are nobody's."""
@@ -67,3 +69,11 @@ class WindowPool:
 class KVPools:
     pages: PagePool
     windows: WindowPool
+
+
+def zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """A zeroed tensor whose memory is not touched yet: pages of a pool become resident when they
+    are first written, so a large budget costs nothing until it is used.
+    """
+    num_bytes = math.prod(shape) * dtype.itemsize
+    return torch.from_numpy(np.zeros(num_bytes, dtype=np.uint8)).view(dtype).view(shape)

@@ -14,6 +14,7 @@ from ..errors import ConfigError, InvariantBroken
 from ..log import event
 from ..messages import Progress, Shutdown, StepPlan
 from ..net.ipc import Hub, Inbox, Outbox
+from ..worker.heap import keep_freed_memory
 from ..worker.runner import Runner
 from .boot import Boot, run_child
 
@@ -27,6 +28,7 @@ def serve(boot: Boot, hub: Hub, launcher: Outbox) -> None:
     inbox = hub.inbox(boot.endpoints.workers[boot.rank])
     scheduler = hub.outbox(boot.endpoints.scheduler)
     runner = _load(boot, launcher)
+    keep_freed_memory()
     ready = runner.capacity(boot.rank)
     sizes = {"weight_bytes": ready.weight_bytes, "kv_bytes": ready.kv_bytes}
     log.info(event("loaded", {"num_pages": ready.num_pages, "num_slots": ready.num_slots, **sizes}))
