@@ -40,7 +40,7 @@ def write_gguf(
     for name, values in load_file(folder / "model.safetensors").items():
         ours = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert ours is not None, name
-        converted = _converted(name, values, config)
+        converted = _converted(name, values, config, arch)
         if values.ndim == 1:
             writer.add_tensor(ours, converted)
         else:
@@ -52,12 +52,12 @@ def write_gguf(
     return target
 
 
-def _converted(name: str, values: Array, config: dict[str, int]) -> Array:
-    if config["model_type"] == "gemma3_text" and name.endswith("norm.weight"):
+def _converted(name: str, values: Array, config: dict[str, int], arch: gguf.MODEL_ARCH) -> Array:
+    if arch is gguf.MODEL_ARCH.GEMMA3 and name.endswith("norm.weight"):
         return values + np.float32(1.0)
     heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
     part = name.split(".")[-2]
-    if config["model_type"] == "llama" and part in heads:
+    if arch is gguf.MODEL_ARCH.LLAMA and part in heads:
         split = values.reshape(heads[part], 2, -1, *values.shape[1:])
         return np.ascontiguousarray(split.swapaxes(1, 2)).reshape(values.shape)
     return values

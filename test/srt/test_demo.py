@@ -61,7 +61,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[
             raise metadata.PackageNotFoundError(name)
         return found[name]
 
-    monkeypatch.setattr(demo.metadata, "files", files)
+    monkeypatch.setattr(metadata, "files", files)
     monkeypatch.setattr(demo, "DEMOS", {"woven": model})
     return found
 
