@@ -18,7 +18,7 @@ TRIM_THRESHOLD_BYTES = 1 << 30
 
 
 def keep_freed_memory() -> bool:
-    """Call once, after weights and pools are allocated. False where the C library has no such knob."""
+    """Call once, after weights and pools are allocated. False where libc has no such knob."""
     if sys.platform != "linux":
         return False
     libc = ctypes.CDLL(None)

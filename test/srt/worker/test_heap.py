@@ -16,7 +16,8 @@ def faults():
 def step():
     x = torch.empty(4 << 20, dtype=torch.float32)  # 16 MiB
     x.fill_(1.0)
-step()
+for _ in range(60):  # memalign walks the heap before it finds freed blocks again
+    step()
 before = faults()
 for _ in range(20):
     step()
