@@ -59,9 +59,9 @@ class Attention:
             q = self.qkv(rows.drop(x), 0, q_size)
             kv = self.qkv(x, q_size)
         return (
-            q.unflatten(1, (s.num_heads, s.head_dim)),
-            kv[:, :kv_size].unflatten(1, (s.num_kv_heads, s.head_dim)),
-            kv[:, kv_size:].unflatten(1, (s.num_kv_heads, s.head_dim)),
+            q.view(q.shape[0], s.num_heads, s.head_dim),
+            kv[:, :kv_size].view(kv.shape[0], s.num_kv_heads, s.head_dim),
+            kv[:, kv_size:].view(kv.shape[0], s.num_kv_heads, s.head_dim),
         )
 
     def _rotate(self, q: Tensor, k: Tensor, rows: LayerRows) -> None:
