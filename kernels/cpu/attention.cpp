@@ -38,6 +38,9 @@ struct Buffer {
 
 thread_local Buffer scratch_buffer, partial_buffer;
 
+constexpr int64_t COMMIT_ROWS = 32;  // rows that a thread copies at a time
+constexpr int FEW_COMMITS = 16;      // left to the calling thread
+
 // Rows of the call that go to ring rows `position % C`.
 struct Commit {
   const Run *run;
@@ -46,17 +49,19 @@ struct Commit {
 
 struct Plan {
   std::vector<Run> runs;
-  std::vector<Work> pieces, whole;  // whole: tiles whose pieces must be folded
+  std::vector<Work> pieces, tiles;  // what is run; tiles that were cut into pieces
+  std::vector<int> pieces_left;     // of each tile: whoever runs the last piece folds them
   std::vector<Commit> commits;
   int64_t partial_floats = 0;
 
   void clear() {
-    runs.clear(), pieces.clear(), whole.clear(), commits.clear();
+    runs.clear(), pieces.clear(), tiles.clear(), pieces_left.clear(), commits.clear();
     partial_floats = 0;
   }
 };
 
 thread_local Plan plan_buffer;
+thread_local std::vector<Work> uncut_buffer;
 
 const TileKernel &kernel_of(const char *isa) {
 #if defined(__x86_64__)
@@ -71,44 +76,59 @@ const TileKernel &kernel() {
   return chosen;
 }
 
+// Cuts a tile into pieces of `step` segments.
+void cut_tile(const Call &call, Work tile, int64_t step, Plan &plan) {
+  const int64_t end = tile.segment_end, start = tile.segment;
+  if (end - start <= step) {
+    plan.pieces.push_back(tile);
+    return;
+  }
+  const int64_t group = call.heads / call.kv_heads;
+  const int64_t floats = tile.rows * group * state_floats(call.head_dim);
+  tile.partial = plan.partial_floats;
+  tile.tile = int(plan.tiles.size());
+  plan.tiles.push_back(tile);
+  plan.pieces_left.push_back(int((end - start + step - 1) / step));
+  plan.partial_floats += (end - start) * floats;
+  for (int64_t s = start; s < end; s += step) {
+    Work piece = tile;
+    piece.segment = s;
+    piece.segment_end = std::min(s + step, end);
+    piece.partial += (s - start) * floats;
+    plan.pieces.push_back(piece);
+  }
+}
+
+// Starting the threads costs a few microseconds, as do this many multiplications.
+constexpr int64_t WORTH_PRODUCTS = 1 << 17;
+
 // Tiles of all runs, the longest first. With fewer tiles than would keep the threads busy, a tile
-// is cut into pieces of some segments; what is computed does not change (attention.h).
-void plan_work(const Call &call, int threads, Plan &plan) {
+// is cut into pieces of some segments; what is computed does not change (attention.h). Returns how
+// many threads the work is worth.
+int plan_work(const Call &call, int threads, Plan &plan) {
   const int group = call.heads / call.kv_heads, tile_rows = std::max(1, TILE_PAIRS / group);
-  int64_t segments = 0;
+  int64_t segments = 0, products = 0;
   for (const Run &run : plan.runs) {
     for (int64_t t = (run.q_rows - 1) / tile_rows; run.q_rows > 0 && t >= 0; t--) {
       const int64_t row = t * tile_rows, rows = std::min<int64_t>(tile_rows, run.q_rows - row);
       const int64_t first = run.q_position + row;
-      const int64_t begin = lowest_key(run, call.window, first) / SEGMENT;
-      const int64_t end = (first + rows - 1) / SEGMENT + 1;
+      const int64_t lowest = lowest_key(run, call.window, first);
+      const int64_t begin = lowest / SEGMENT, end = (first + rows - 1) / SEGMENT + 1;
+      products += 2 * (first + rows - lowest) * rows * call.heads * call.head_dim;
       segments += (end - begin) * call.kv_heads;
       for (int h = 0; h < call.kv_heads; h++)
-        plan.pieces.push_back({&run, h, int(row), int(rows), begin, end, -1});
+        plan.pieces.push_back({&run, h, int(row), int(rows), begin, end, 0, -1});
     }
   }
+  if (products < WORTH_PRODUCTS) return 1;
   const int64_t wanted = 4 * threads;
-  if (threads == 1 || int64_t(plan.pieces.size()) >= wanted) return;
+  if (threads == 1 || int64_t(plan.pieces.size()) >= wanted) return threads;
   const int64_t step = std::max<int64_t>(1, segments / wanted);
-  std::vector<Work> tiles;
-  tiles.swap(plan.pieces);
-  for (Work tile : tiles) {
-    if (tile.segment_end - tile.segment <= step) {
-      plan.pieces.push_back(tile);
-      continue;
-    }
-    tile.partial = plan.partial_floats;
-    plan.whole.push_back(tile);
-    const int64_t floats = int64_t(tile.rows) * group * state_floats(call.head_dim);
-    for (int64_t s = tile.segment; s < tile.segment_end; s += step) {
-      Work piece = tile;
-      piece.segment = s;
-      piece.segment_end = std::min(s + step, tile.segment_end);
-      piece.partial += (s - tile.segment) * floats;
-      plan.pieces.push_back(piece);
-    }
-    plan.partial_floats += (tile.segment_end - tile.segment) * floats;
-  }
+  std::vector<Work> &uncut = uncut_buffer;
+  uncut.swap(plan.pieces);
+  plan.pieces.clear();
+  for (const Work &tile : uncut) cut_tile(call, tile, step, plan);
+  return threads;
 }
 
 void store_row(const float *from, void *to, int64_t at, int64_t floats, bool is_bf16) {
@@ -134,29 +154,33 @@ void commit_rows(const Call &call, const Commit &commit, int64_t *tags) {
   }
 }
 
-// `tags` null: nothing to commit. Attention ends before the first commit (the loops' barriers).
-void execute(const Call &call, Plan &plan, int threads, int64_t *tags) {
+void run_piece(const Call &call, Plan &plan, const Work &piece, float *partial) {
   const TileKernel &tile = kernel();
-  const int64_t scratch_size = scratch_floats(call.head_dim);
-  const int pieces = int(plan.pieces.size()), whole = int(plan.whole.size());
-  const int commits = int(plan.commits.size());
+  float *scratch = scratch_buffer.grow(scratch_floats(call.head_dim));
+  if (piece.tile < 0) return tile.run(call, piece, scratch, nullptr);
+  tile.run(call, piece, scratch, partial + piece.partial);
+  if (__atomic_sub_fetch(&plan.pieces_left[piece.tile], 1, __ATOMIC_ACQ_REL) > 0) return;
+  const Work &whole = plan.tiles[piece.tile];
+  tile.combine(call, whole, partial + whole.partial, scratch);
+}
+
+// Attention of all runs ends before the first row is committed. Threads meet as seldom as that
+// allows: where cores are shared, each meeting waits for whoever has lost its core.
+void execute(const Call &call, Plan &plan, int threads, int64_t *tags) {
+  const int pieces = int(plan.pieces.size()), commits = int(plan.commits.size());
   float *partial = partial_buffer.grow(plan.partial_floats);
-#pragma omp parallel num_threads(threads) if (pieces > 1 || commits > 1)
+  const bool commits_alone = commits < FEW_COMMITS;
+#pragma omp parallel num_threads(threads) if (threads > 1)
   {
-    float *scratch = scratch_buffer.grow(scratch_size);
-#pragma omp for schedule(dynamic, 1)
-    for (int i = 0; i < pieces; i++) {
-      const Work &work = plan.pieces[i];
-      tile.run(call, work, scratch, work.partial < 0 ? nullptr : partial + work.partial);
+#pragma omp for schedule(dynamic, 1) nowait
+    for (int i = 0; i < pieces; i++) run_piece(call, plan, plan.pieces[i], partial);
+    if (!commits_alone) {
+#pragma omp barrier
+#pragma omp for schedule(static) nowait
+      for (int i = 0; i < commits; i++) commit_rows(call, plan.commits[i], tags);
     }
-    if (whole > 0) {
-#pragma omp for schedule(dynamic, 1)
-      for (int i = 0; i < whole; i++)
-        tile.combine(call, plan.whole[i], partial + plan.whole[i].partial, scratch);
-    }
-#pragma omp for schedule(static)
-    for (int i = 0; i < commits; i++) commit_rows(call, plan.commits[i], tags);
   }
+  for (int i = 0; commits_alone && i < commits; i++) commit_rows(call, plan.commits[i], tags);
 }
 
 // Rows that no run covers are padding: zero, so that nothing stale leaves the operator.
@@ -215,8 +239,7 @@ int paged_attention(PagedArgs &a, float scale) {
                          runs[i].first_position, INT64_MAX, 0});
   }
   clear_uncovered(call, plan, a.q_rows);
-  plan_work(call, int(a.threads), plan);
-  execute(call, plan, int(a.threads), nullptr);
+  execute(call, plan, plan_work(call, int(a.threads), plan), nullptr);
   return NONE;
 }
 
@@ -248,8 +271,6 @@ int check(WindowArgs &a, const WindowRun &run, int64_t index) {
   return NONE;
 }
 
-constexpr int64_t COMMIT_ROWS = 32;  // rows a thread copies at a time
-
 void plan_commits(const Run &run, int64_t ring_rows, Plan &plan) {
   for (int64_t i = run.k_rows - std::min(run.k_rows, ring_rows); i < run.k_rows; i += COMMIT_ROWS)
     plan.commits.push_back({&run, i, std::min(i + COMMIT_ROWS, run.k_rows)});
@@ -274,8 +295,7 @@ int window_attention(WindowArgs &a, float scale) {
   }
   for (const Run &run : plan.runs) plan_commits(run, a.ring_rows, plan);
   clear_uncovered(call, plan, a.q_rows);
-  plan_work(call, int(a.threads), plan);
-  execute(call, plan, int(a.threads), (int64_t *)a.tags);
+  execute(call, plan, plan_work(call, int(a.threads), plan), (int64_t *)a.tags);
   return NONE;
 }
 

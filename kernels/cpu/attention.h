@@ -48,11 +48,13 @@ struct Call {
 };
 
 // Rows [row, row + rows) of a run for one kv head, over segments [segment, segment_end).
-// `partial` < 0: writes `out`; else the state of each segment goes to the partial buffer there.
+// `tile` < 0: writes `out`; else it is a piece of that tile, and the state of each of its segments
+// goes to the partial buffer from `partial` on.
 struct Work {
   const Run *run;
   int kv_head, row, rows;
   int64_t segment, segment_end, partial;
+  int tile;
 };
 
 inline int64_t lowest_key(const Run &run, int64_t window, int64_t position) {

@@ -20,25 +20,22 @@ HEAD_DIM_STEP = 16  # a vector of the widest instruction set
 MAX_GROUP = 96
 
 
-def row_stride(x: Tensor, name: str) -> int:
+def row_stride(x: Tensor, heads: int, head_dim: int, name: str) -> int:
     """Elements between rows of x `[T, heads, D]`; heads of a row are contiguous float32."""
-    rows, heads, head_dim = x.shape
-    stride = x.stride()
-    inner = stride[2] == 1 and (heads == 1 or stride[1] == head_dim)
-    if x.dtype is not torch.float32 or not (inner or rows == 0):
+    row, head, inner = x.stride()
+    if x.dtype is not torch.float32 or inner != 1 or (head != head_dim and heads != 1):
         raise TypeError(f"{name} must be float32 with contiguous rows, it is {describe(x)}")
-    return stride[0]
+    return row
 
 
 def pool_is_bf16(k: Tensor, v: Tensor) -> bool:
     """Whether a pool holds bfloat16; float32 otherwise. Raises `TypeError` for anything else."""
     dtype = k.dtype
     if (
-        dtype not in (torch.float32, torch.bfloat16)
+        (dtype is not torch.float32 and dtype is not torch.bfloat16)
         or v.dtype is not dtype
-        or k.shape != v.shape
-        or not k.is_contiguous()
-        or not v.is_contiguous()
+        or v.shape != k.shape
+        or not (k.is_contiguous() and v.is_contiguous())
     ):
         raise TypeError(f"pool must be contiguous, it is k {describe(k)}, v {describe(v)}")
     return dtype is torch.bfloat16
@@ -59,10 +56,12 @@ def check_heads(heads: int, kv_heads: int, head_dim: int, pool_head_dim: int) ->
         )
 
 
-def check_ints(x: Tensor, dtype: torch.dtype, columns: int, name: str) -> None:
-    """Raises `TypeError` unless x is a contiguous `[., columns]` of `dtype`."""
-    if x.dtype is not dtype or x.shape[-1] != columns or not x.is_contiguous():
+def int_rows(x: Tensor, dtype: torch.dtype, columns: int, name: str) -> int:
+    """Rows of x. Raises `TypeError` unless it is a contiguous `[., columns]` of `dtype`."""
+    rows, width = x.shape
+    if x.dtype is not dtype or width != columns or not x.is_contiguous():
         raise TypeError(f"{name} must be contiguous [., {columns}] {dtype}, it is {describe(x)}")
+    return rows
 
 
 def fault_error(fault: int, place: list[int]) -> Exception:

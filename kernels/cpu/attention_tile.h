@@ -100,8 +100,9 @@ static void transpose_keys(const float *const *keys, int first_dim, int dims, fl
   }
 }
 
+// Not inlined, nor is add_values: in a large caller the compiler spills sums to memory.
 template <int M>
-static void add_scores(const float *q, int64_t stride, const float *slice, int dims, float *scores,
+static __attribute__((noinline)) void add_scores(const float *q, int64_t stride, const float *slice, int dims, float *scores,
                        bool first) {
   for (int g = 0; g < BLOCK; g += NV * VL) {
     vf sum[M][NV];
@@ -122,12 +123,13 @@ static void add_scores(const float *q, int64_t stride, const float *slice, int d
 }
 
 template <int M, int N>
-static void add_values(const float *weights, const float *rescale, const float *const *values,
-                       int begin, int end, int dim, float *state, int64_t stride) {
+static __attribute__((noinline)) void add_values(const float *weights, const float *rescale,
+                                                 const float *const *values, int begin, int end,
+                                                 int dim, float *state, int64_t stride) {
   vf sum[M][N];
   for (int m = 0; m < M; m++)
     for (int n = 0; n < N; n++)
-      sum[m][n] = load(state + m * stride + dim + n * VL) * splat(rescale[m]);
+      sum[m][n] = load(state + m * stride + n * VL) * splat(rescale[m]);
   for (int j = begin; j < end; j++) {
     vf value[N];
     for (int n = 0; n < N; n++) value[n] = load(values[j] + dim + n * VL);
@@ -137,7 +139,7 @@ static void add_values(const float *weights, const float *rescale, const float *
     }
   }
   for (int m = 0; m < M; m++)
-    for (int n = 0; n < N; n++) store(state + m * stride + dim + n * VL, sum[m][n]);
+    for (int n = 0; n < N; n++) store(state + m * stride + n * VL, sum[m][n]);
 }
 
 #define BY_PAIRS(count, CALL) \
@@ -258,8 +260,10 @@ static void gather(const Call &call, const Work &work, int64_t block, int64_t be
     rows.values[i] = widened(pool.v, at, dim, pool.is_bf16, to.values + i * dim);
     if (++inner == pool.outer_rows) inner = 0, page++;
   }
-  for (int64_t i = 0; i < begin - block; i++) rows.keys[i] = rows.keys[begin - block];
-  for (int64_t i = end - block; i < BLOCK; i++) rows.keys[i] = rows.keys[end - 1 - block];
+  for (int64_t i = 0; i < BLOCK; i++) {
+    const int64_t nearest = i < begin - block ? begin - block : i < end - block ? i : end - 1 - block;
+    rows.keys[i] = rows.keys[nearest], rows.values[i] = rows.values[nearest];
+  }
 }
 
 struct Range {
@@ -273,16 +277,10 @@ INLINE Range seen(const Call &call, const Work &work, int64_t block, int pair) {
   return {int(lo < 0 ? 0 : lo > BLOCK ? BLOCK : lo), int(hi < 0 ? 0 : hi > BLOCK ? BLOCK : hi)};
 }
 
-// Folds one block of keys into the states of the tile.
-static void add_block(const Call &call, const Work &work, int64_t block, const Rows &rows,
-                      const Scratch &scratch, float *state) {
-  const int dim = call.head_dim, pairs = work.rows * (call.heads / call.kv_heads);
+// Scores of a block against all pairs of the tile that see some of it.
+static void score_block(const Rows &rows, const Range *range, int pairs, int dim,
+                        const Scratch &scratch) {
   const int64_t stride = state_floats(dim);
-  Range range[TILE_PAIRS / PAIRS];
-  for (int i = 0; i < pairs; i += PAIRS) {
-    const int last = (i + PAIRS < pairs ? i + PAIRS : pairs) - 1;
-    range[i / PAIRS] = {seen(call, work, block, i).begin, seen(call, work, block, last).end};
-  }
   for (int d = 0; d < dim; d += BLOCK) {
     const int dims = dim - d < BLOCK ? dim - d : BLOCK;
     transpose_keys(rows.keys, d, dims, scratch.slice);
@@ -294,26 +292,55 @@ static void add_block(const Call &call, const Work &work, int64_t block, const R
 #undef CALL
     }
   }
-  for (int i = 0; i < pairs; i++) {
-    if (range[i / PAIRS].begin >= range[i / PAIRS].end) continue;
-    const Range r = seen(call, work, block, i);
-    soften(scratch.scores + i * BLOCK, r.begin, r.end, state + i * stride + dim,
-           scratch.rescale + i);
-  }
+}
+
+// Weighted values of a block. When several register tiles read them, a slice is copied together
+// first: rows a power of two apart would share few sets of the first-level cache.
+static void value_block(const Rows &rows, const Range *range, int pairs, int dim, float *state,
+                        const Scratch &scratch) {
+  const int64_t stride = state_floats(dim);
+  const bool packs = pairs > PAIRS;
+  const float *packed[BLOCK];
   for (int d = 0, wide; d < dim; d += wide) {
     wide = dim - d >= NV * VL ? NV * VL : VL;
+    for (int j = 0; packs && j < BLOCK; j++) {
+      packed[j] = scratch.slice + j * wide;
+      for (int n = 0; n < wide; n += VL)
+        store(scratch.slice + j * wide + n, load(rows.values[j] + d + n));
+    }
+    const float *const *values = packs ? packed : rows.values;
+    const int from = packs ? 0 : d;
     for (int i = 0; i < pairs; i += PAIRS) {
       const Range r = range[i / PAIRS];
       if (r.begin >= r.end) continue;
 #define CALL(M) \
-  wide == VL ? add_values<M, 1>(scratch.scores + i * BLOCK, scratch.rescale + i, rows.values, \
-                                r.begin, r.end, d, state + i * stride, stride) \
-             : add_values<M, NV>(scratch.scores + i * BLOCK, scratch.rescale + i, rows.values, \
-                                 r.begin, r.end, d, state + i * stride, stride)
+  wide == VL ? add_values<M, 1>(scratch.scores + i * BLOCK, scratch.rescale + i, values, r.begin, \
+                                r.end, from, state + i * stride + d, stride) \
+             : add_values<M, NV>(scratch.scores + i * BLOCK, scratch.rescale + i, values, r.begin, \
+                                 r.end, from, state + i * stride + d, stride)
       BY_PAIRS(pairs - i, CALL)
 #undef CALL
     }
   }
+}
+
+// Folds one block of keys into the states of the tile.
+static void add_block(const Call &call, const Work &work, int64_t block, const Rows &rows,
+                      const Scratch &scratch, float *state) {
+  const int dim = call.head_dim, pairs = work.rows * (call.heads / call.kv_heads);
+  Range range[TILE_PAIRS / PAIRS];  // of a register tile: all keys that any of its pairs sees
+  for (int i = 0; i < pairs; i += PAIRS) {
+    const int last = (i + PAIRS < pairs ? i + PAIRS : pairs) - 1;
+    range[i / PAIRS] = {seen(call, work, block, i).begin, seen(call, work, block, last).end};
+  }
+  score_block(rows, range, pairs, dim, scratch);
+  for (int i = 0; i < pairs; i++) {
+    if (range[i / PAIRS].begin >= range[i / PAIRS].end) continue;
+    const Range r = seen(call, work, block, i);
+    soften(scratch.scores + i * BLOCK, r.begin, r.end, state + i * state_floats(dim) + dim,
+           scratch.rescale + i);
+  }
+  value_block(rows, range, pairs, dim, state, scratch);
 }
 
 static void load_queries(const Call &call, const Work &work, float *to) {

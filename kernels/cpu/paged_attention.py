@@ -12,8 +12,8 @@ from . import lib
 from .attention_args import (
     FAULT_ENTRIES,
     check_heads,
-    check_ints,
     fault_error,
+    int_rows,
     pool_is_bf16,
     row_stride,
 )
@@ -41,17 +41,17 @@ def paged_attention(
     num_pages, page_size, kv_heads, pool_head_dim = k_pages.shape
     slots, table_pages = page_table.shape
     check_heads(heads, kv_heads, head_dim, pool_head_dim)
-    check_ints(page_table, torch.int32, table_pages, "page_table")
-    check_ints(runs, torch.int64, RUN_FIELDS, "runs")
+    int_rows(page_table, torch.int32, table_pages, "page_table")
+    num_runs = int_rows(runs, torch.int64, RUN_FIELDS, "runs")
     out = torch.empty(rows, heads, head_dim)
     args = array(
         "q",
         (
             *FAULT_ENTRIES,
-            *(q.data_ptr(), row_stride(q, "q"), rows, heads, kv_heads, head_dim),
+            *(q.data_ptr(), row_stride(q, heads, head_dim, "q"), rows, heads, kv_heads, head_dim),
             *(k_pages.data_ptr(), v_pages.data_ptr(), pool_is_bf16(k_pages, v_pages)),
             *(num_pages, page_size, page_table.data_ptr(), slots, table_pages),
-            *(runs.data_ptr(), len(runs), out.data_ptr(), torch.get_num_threads()),
+            *(runs.data_ptr(), num_runs, out.data_ptr(), torch.get_num_threads()),
         ),
     )
     if fault := _paged_attention(args.buffer_info()[0], scale):

@@ -12,8 +12,8 @@ from . import lib
 from .attention_args import (
     FAULT_ENTRIES,
     check_heads,
-    check_ints,
     fault_error,
+    int_rows,
     pool_is_bf16,
     row_stride,
 )
@@ -44,20 +44,25 @@ def window_attention(  # noqa: PLR0913 - one tensor of the pool each
     rows, heads, head_dim = q.shape
     slots, ring_rows, kv_heads, pool_head_dim = ring_k.shape
     check_heads(heads, kv_heads, head_dim, pool_head_dim)
-    check_ints(tags, torch.int64, ring_rows, "tags")
-    check_ints(runs, torch.int64, RUN_FIELDS, "runs")
-    k_rows = k.shape[0]
-    if k.shape != v.shape or k.shape[1:] != ring_k.shape[2:] or len(tags) != slots:
+    num_runs = int_rows(runs, torch.int64, RUN_FIELDS, "runs")
+    k_rows, *k_heads = k.shape
+    if (
+        k_heads != [kv_heads, head_dim]
+        or v.shape != k.shape
+        or int_rows(tags, torch.int64, ring_rows, "tags") != slots
+    ):
         raise ValueError(f"k {k.shape}, v {v.shape}, rings {ring_k.shape}, tags {tags.shape}")
+    k_stride = row_stride(k, kv_heads, head_dim, "k")
+    v_stride = row_stride(v, kv_heads, head_dim, "v")
     out = torch.empty(rows, heads, head_dim)
     args = array(
         "q",
         (
             *FAULT_ENTRIES,
-            *(q.data_ptr(), row_stride(q, "q"), rows, heads, kv_heads, head_dim),
-            *(k.data_ptr(), row_stride(k, "k"), v.data_ptr(), row_stride(v, "v"), k_rows),
+            *(q.data_ptr(), row_stride(q, heads, head_dim, "q"), rows, heads, kv_heads, head_dim),
+            *(k.data_ptr(), k_stride, v.data_ptr(), v_stride, k_rows),
             *(ring_k.data_ptr(), ring_v.data_ptr(), pool_is_bf16(ring_k, ring_v)),
-            *(tags.data_ptr(), slots, ring_rows, runs.data_ptr(), len(runs)),
+            *(tags.data_ptr(), slots, ring_rows, runs.data_ptr(), num_runs),
             *(window, out.data_ptr(), torch.get_num_threads()),
         ),
     )

@@ -33,6 +33,8 @@ def attend_run(q: Tensor, position: int, span: tuple[int, int], scale: float, lo
     """
     out = torch.empty_like(q)
     end = position + q.shape[0]
+    if end == position:
+        return out
     for start in range(position - position % TILE_ROWS, end, TILE_ROWS):
         lo, hi = max(start, position), min(start + TILE_ROWS, end)
         rows = q.new_zeros(TILE_ROWS, *q.shape[1:])
