@@ -1,0 +1,105 @@
+"""Samples of a run -> medians, ratios between servers, a table and a JSON value.
+
+A ratio is taken between two samples of the same round and step, which ran one after the other; its
+median over rounds is shown with the extremes. Of several variants of a peer, the one with the
+better median stands for it, step by step.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LOWER_IS_BETTER = frozenset({"ttft_s", "mean_ttft_s", "rows", "rss_mib", "pss_mib"})
+NOT_SHOWN = frozenset({"prompt_tokens", "cached_tokens"})
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One step on one server in one round. `values` are metrics by name."""
+
+    section: str
+    step: str
+    server: str
+    round: int
+    values: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        median, low, high = statistics.median(values), min(values), max(values)
+        return cls(round(median, 4), round(low, 4), round(high, 4), len(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A metric of a step: by server, and ours over the best peer's."""
+
+    section: str
+    step: str
+    metric: str
+    servers: dict[str, Spread]
+    best_peer: str
+    ratio: Spread | None
+
+
+def summarise(samples: Sequence[Sample], ours: str) -> list[Line]:
+    """Lines in the order in which steps were first seen."""
+    keys = dict.fromkeys((s.section, s.step, metric) for s in samples for metric in s.values)
+    return [_line(samples, key, ours) for key in keys]
+
+
+def _line(samples: Sequence[Sample], key: tuple[str, str, str], ours: str) -> Line:
+    section, step, metric = key
+    found: dict[str, dict[int, float]] = {}
+    for sample in samples:
+        if (sample.section, sample.step) == (section, step) and metric in sample.values:
+            found.setdefault(sample.server, {})[sample.round] = sample.values[metric]
+    spreads = {name: Spread.of(list(values.values())) for name, values in found.items()}
+    peers = [name for name in found if name != ours]
+    if not peers or ours not in found:
+        return Line(section, step, metric, spreads, "", None)
+    pick = min if metric in LOWER_IS_BETTER else max
+    best = pick(peers, key=lambda name: spreads[name].median)
+    rounds = [r for r in found[ours] if found[best].get(r)]
+    ratios = [found[ours][r] / found[best][r] for r in rounds]
+    return Line(section, step, metric, spreads, best, Spread.of(ratios) if ratios else None)
+
+
+def table(lines: Sequence[Line]) -> str:
+    """Markdown, one table per section and metric."""
+    groups = dict.fromkeys(
+        (line.section, line.metric) for line in lines if line.metric not in NOT_SHOWN
+    )
+    return "\n\n".join(_table(lines, section, metric) for section, metric in groups)
+
+
+def _table(lines: Sequence[Line], section: str, metric: str) -> str:
+    rows = [line for line in lines if (line.section, line.metric) == (section, metric)]
+    names = list(dict.fromkeys(name for row in rows for name in row.servers))
+    out = [
+        f"### {section}: {metric}, median (lowest - highest)",
+        "",
+        "| step | " + " | ".join(names) + " | ours / best peer |",
+        "|---" * (len(names) + 2) + "|",
+    ]
+    for row in rows:
+        cells = [_cell(row.servers.get(name)) for name in names]
+        out.append(f"| {row.step} | " + " | ".join(cells) + f" | {_cell(row.ratio)} |")
+    return "\n".join(out)
+
+
+def _cell(spread: Spread | None) -> str:
+    if spread is None:
+        return ""
+    if spread.low == spread.high:
+        return f"{spread.median:.4g}"
+    return f"{spread.median:.4g} ({spread.low:.4g} - {spread.high:.4g})"

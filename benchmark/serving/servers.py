@@ -1,0 +1,173 @@
+"""Servers under test as child processes: started on a free port, asked, weighed, stopped.
+
+A `Server` is one process tree with the wire that it speaks. Its log goes to a temporary file and is
+shown when it does not come up.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import psutil
+from benchmark.environment import ROOT
+from benchmark.serving.client import LlamaWire, Reply, TreadleWire, Wire, exchange
+
+START_S = 600.0  # a busy machine takes minutes to import and load
+STOP_S = 30.0
+POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """How to start a server; `{port}` in `argv` is replaced by its port."""
+
+    name: str
+    argv: tuple[str, ...]
+    environ: Mapping[str, str]
+    wire: Wire
+    ready_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Of a process tree, MiB. `pss` counts a page that processes share once."""
+
+    rss: float
+    pss: float
+
+
+class Server:
+    """A context manager; `generate` may be called from several threads."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.name = spec.name
+        self.spec = spec
+        self.port = free_port()
+        self._log = _open_log()
+        self._process = subprocess.Popen(
+            [word.replace("{port}", str(self.port)) for word in spec.argv],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **spec.environ},
+        )
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def wait_until_ready(self) -> None:
+        """Raises RuntimeError with the end of the log."""
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                break
+            if self._answers():
+                return
+            time.sleep(POLL_S)
+        self._log.seek(0)
+        tail = self._log.read().decode(errors="replace")[-4000:]
+        raise RuntimeError(f"{self.name} did not come up:\n{tail}")
+
+    def generate(self, prompt: list[int], max_tokens: int) -> Reply:
+        """Greedy. Raises RuntimeError when another number of tokens came back."""
+        reply = self.spec.wire.generate(self.port, prompt, max_tokens)
+        if len(reply.token_ids) != max_tokens or len(reply.times_s) != max_tokens:
+            raise RuntimeError(f"{self.name}: {len(reply.token_ids)} tokens, not {max_tokens}")
+        return reply
+
+    def tokenize(self, text: str) -> list[int]:
+        return self.spec.wire.tokenize(self.port, text, add_special=False)
+
+    def prefix(self) -> list[int]:
+        """What the model wants before a text: BOS, or nothing."""
+        return self.spec.wire.tokenize(self.port, "", add_special=True)
+
+    def memory(self) -> Memory:
+        rss = pss = 0
+        for process in self._tree():
+            info = process.memory_full_info()
+            rss += info.rss
+            pss += info.pss
+        return Memory(round(rss / 2**20, 1), round(pss / 2**20, 1))
+
+    def stop(self) -> None:
+        """In order first; what is left after `STOP_S` is killed."""
+        tree = self._tree() if self._process.poll() is None else []
+        if tree:
+            self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        _, alive = psutil.wait_procs(tree, timeout=STOP_S)
+        for process in alive:
+            process.kill()
+        self._log.close()
+
+    def _tree(self) -> list[psutil.Process]:
+        top = psutil.Process(self._process.pid)
+        return [top, *top.children(recursive=True)]
+
+    def _answers(self) -> bool:
+        try:
+            return exchange(self.port, "GET", self.spec.ready_path)[0] == 200
+        except OSError:
+            return False
+
+
+def _open_log() -> IO[bytes]:
+    return tempfile.TemporaryFile()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def treadle_spec(command: str, model: Path, threads: int, more: Sequence[str] = ()) -> Spec:
+    """`command` starts our server and is given the flags of the test."""
+    argv = [*shlex.split(command), "--model-path", str(model), "--num-threads", str(threads)]
+    argv += ["--port", "{port}", "--log-level", "warning", *more]
+    path = os.pathsep.join([str(ROOT / "python"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return Spec("treadle", tuple(argv), {"PYTHONPATH": path}, TreadleWire(), "/ready")
+
+
+def llama_spec(name: str, binary: Path, model: Path, threads: int, more: Sequence[str]) -> Spec:
+    """`name` says in what it differs from the defaults, for which `more` holds the flags."""
+    count = str(threads)
+    argv = [str(binary), "-m", str(model), "-t", count, "-tb", count, "--no-webui"]
+    argv += ["--host", "127.0.0.1", "--port", "{port}", *more]
+    folders = [str(binary.parent), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    environ = {"LD_LIBRARY_PATH": os.pathsep.join(folders)}
+    return Spec(name, tuple(argv), environ, LlamaWire(), "/health")
+
+
+def llama_version(binary: Path) -> str:
+    environ = {**os.environ, "LD_LIBRARY_PATH": str(binary.parent)}
+    run = subprocess.run(
+        [str(binary), "--version"], env=environ, capture_output=True, text=True, check=True
+    )
+    lines = (run.stdout + run.stderr).strip().splitlines()
+    return "; ".join(line.strip() for line in lines[:2])
