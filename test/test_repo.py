@@ -33,7 +33,10 @@ FORBIDDEN = (
 # Packages without behaviour of their own to test, or tested through what composes them.
 WITHOUT_MIRROR = {
     "srt/messages.py", "srt/config.py", "srt/errors.py",  # values
-    "srt/layers/batch.py", "srt/layers/pools.py",  # values, through worker/mapping
+    "srt/layers/batch.py", "srt/layers/pools.py",  # values, through worker/test_mapping
+    # structure, through the parity tests of models/test_registry
+    "srt/layers/attention.py", "srt/layers/mlp.py", "srt/layers/rope.py",
+    "srt/models/decoder.py", "srt/models/gemma3.py", "srt/models/llama.py",
 }  # fmt: skip
 
 
@@ -41,7 +44,7 @@ WITHOUT_MIRROR = {
 def test_file_is_small_and_says_what_it_owns(path: Path):
     text = path.read_text()
     assert text.count("\n") <= MAX_LINES
-    if path.name != "__init__.py":
+    if path.name != "__init__.py" and not path.is_relative_to(ROOT / "test"):
         assert ast.get_docstring(ast.parse(text)), "no module docstring"
 
 

@@ -76,4 +76,6 @@ def zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     are first written, so a large budget costs nothing until it is used.
     """
     num_bytes = math.prod(shape) * dtype.itemsize
+    if num_bytes == 0:  # no layer of this kind; numpy gives such an array no stride to view by
+        return torch.zeros(shape, dtype=dtype)
     return torch.from_numpy(np.zeros(num_bytes, dtype=np.uint8)).view(dtype).view(shape)
