@@ -84,11 +84,4 @@ inline uint16_t to_bf16(float x) {
   return uint16_t((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16);
 }
 
-inline float from_bf16(uint16_t x) {
-  const uint32_t bits = uint32_t(x) << 16;
-  float y;
-  __builtin_memcpy(&y, &bits, 4);
-  return y;
-}
-
 }  // namespace treadle::attention

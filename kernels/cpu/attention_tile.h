@@ -10,22 +10,9 @@
 // A pair's arithmetic never depends on its place in a tile: a score is one chain of FMAs over the
 // dimensions, a weighted sum one chain over the keys of a block; tiles only group such chains.
 
-typedef float vf __attribute__((vector_size(VL * 4)));
-typedef int32_t vi __attribute__((vector_size(VL * 4)));
-typedef float vf_any __attribute__((vector_size(VL * 4), aligned(4), may_alias));
-#define INLINE static inline __attribute__((always_inline))
+#include "attention_vec.h"
 
 constexpr int PAIRS = 6;  // pairs in a register tile: PAIRS * NV sums, NV keys or values, 1 weight
-
-INLINE vf load(const float *p) { return *(const vf_any *)p; }
-INLINE void store(float *p, vf x) { *(vf_any *)p = x; }
-INLINE vf splat(float x) { return x - vf{}; }
-
-INLINE vi lanes() {
-  vi x;
-  for (int i = 0; i < VL; i++) x[i] = i;
-  return x;
-}
 
 struct Scratch {
   float *q, *total, *segment, *scores, *rescale, *slice, *keys, *values;
@@ -43,53 +30,8 @@ struct Scratch {
   }
 };
 
-// 2^x for x <= 0, relative error 1e-7; exactly 1 at 0 and 0 below the normal range.
-INLINE vf exp2_nonpositive(vf x) {
-  const vf round = splat(12582912.f);  // 1.5 * 2^23: adding it rounds to an integer in the low bits
-  const vf shifted = x + round;
-  const vf f = x - (shifted - round);
-  vf y = splat(1.54614477e-4f);
-  y = FMA(y, f, splat(1.33908668e-3f));
-  y = FMA(y, f, splat(9.61805694e-3f));
-  y = FMA(y, f, splat(5.55035695e-2f));
-  y = FMA(y, f, splat(2.40226507e-1f));
-  y = FMA(y, f, splat(6.93147182e-1f));
-  y = FMA(y, f, splat(1.f));
-  const vf scaled = (vf)((vi)y + ((vi)shifted << 23));
-  return x < splat(-126.f) ? vf{} : scaled;
-}
-
-template <int H>
-INLINE vf max_lanes(vf x) {
-  const vf y = __builtin_shuffle(x, lanes() ^ H);
-  const vf m = x > y ? x : y;
-  if constexpr (H > 1) return max_lanes<H / 2>(m);
-  return m;
-}
-
-template <int H>
-INLINE vf sum_lanes(vf x) {
-  const vf s = x + __builtin_shuffle(x, lanes() ^ H);
-  if constexpr (H > 1) return sum_lanes<H / 2>(s);
-  return s;
-}
-
-// Transposes VL x VL floats in registers: log2(VL) rounds of exchanging off-diagonal halves.
-template <int H>
-INLINE void transpose(vf *r) {
-  const vi upper = (lanes() & H) != 0;
-  const vi even = upper ? lanes() - H + VL : lanes();
-  const vi odd = upper ? lanes() + VL : lanes() + H;
-  for (int i = 0; i < VL; i++) {
-    if (i & H) continue;
-    const vf a = r[i], b = r[i + H];
-    r[i] = __builtin_shuffle(a, b, even);
-    r[i + H] = __builtin_shuffle(a, b, odd);
-  }
-  if constexpr (H > 1) transpose<H / 2>(r);
-}
-
-static void transpose_keys(const float *const *keys, int first_dim, int dims, float *slice) {
+template <typename T>
+static void transpose_keys(const T *const *keys, int first_dim, int dims, float *slice) {
   for (int j = 0; j < BLOCK; j += VL) {
     for (int d = 0; d < dims; d += VL) {
       vf r[VL];
@@ -122,9 +64,9 @@ static __attribute__((noinline)) void add_scores(const float *q, int64_t stride,
   }
 }
 
-template <int M, int N>
+template <int M, int N, typename T>
 static __attribute__((noinline)) void add_values(const float *weights, const float *rescale,
-                                                 const float *const *values, int begin, int end,
+                                                 const T *const *values, int begin, int end,
                                                  int dim, float *state, int64_t stride) {
   vf sum[M][N];
   for (int m = 0; m < M; m++)
@@ -214,29 +156,25 @@ static void write_rows(const Call &call, const Work &work, const float *state) {
   }
 }
 
-// Rows of keys and values as fp32: in place where they are, in scratch where they must be rounded
-// to the pool's type or widened from it.
+// Rows of keys and values of a block, in the pool's type: where they lie in the pool or, rounded if
+// need be, among the rows of the call.
+template <typename T>
 struct Rows {
-  const float *keys[BLOCK], *values[BLOCK];
+  const T *keys[BLOCK], *values[BLOCK];
 };
 
-INLINE const float *rounded(const float *row, int head_dim, bool is_bf16, float *to) {
-  if (!is_bf16) return row;
-  for (int d = 0; d < head_dim; d++) to[d] = from_bf16(to_bf16(row[d]));
-  return to;
-}
+INLINE const float *in_type_of(const float *row, int, float *) { return row; }
 
-INLINE const float *widened(const void *pool, int64_t at, int head_dim, bool is_bf16, float *to) {
-  if (!is_bf16) return (const float *)pool + at;
-  const uint16_t *row = (const uint16_t *)pool + at;
-  for (int d = 0; d < head_dim; d++) to[d] = from_bf16(row[d]);
+INLINE const uint16_t *in_type_of(const float *row, int head_dim, uint16_t *to) {
+  for (int d = 0; d < head_dim; d++) to[d] = to_bf16(row[d]);
   return to;
 }
 
 // Finds keys [begin, end) of the block at `block`; rows outside repeat the nearest one and are
 // masked later, so nothing that a request does not own is ever loaded.
+template <typename T>
 static void gather(const Call &call, const Work &work, int64_t block, int64_t begin, int64_t end,
-                   const Scratch &to, Rows &rows) {
+                   const Scratch &to, Rows<T> &rows) {
   const Pool &pool = call.pool;
   const Run &run = *work.run;
   const int dim = call.head_dim;
@@ -249,15 +187,15 @@ static void gather(const Call &call, const Work &work, int64_t block, int64_t be
       const int64_t row = run.k_start + x - run.first_new;
       const float *k = call.k + row * call.k_row_stride + work.kv_head * dim;
       const float *v = call.v + row * call.v_row_stride + work.kv_head * dim;
-      rows.keys[i] = rounded(k, dim, pool.is_bf16, to.keys + i * dim);
-      rows.values[i] = rounded(v, dim, pool.is_bf16, to.values + i * dim);
+      rows.keys[i] = in_type_of(k, dim, (T *)to.keys + i * dim);
+      rows.values[i] = in_type_of(v, dim, (T *)to.values + i * dim);
       continue;
     }
     const int64_t outer = table ? table[page] : run.slot;
     const int64_t at = outer * pool.outer_stride + inner * pool.row_stride +
                        work.kv_head * pool.head_stride;
-    rows.keys[i] = widened(pool.k, at, dim, pool.is_bf16, to.keys + i * dim);
-    rows.values[i] = widened(pool.v, at, dim, pool.is_bf16, to.values + i * dim);
+    rows.keys[i] = (const T *)pool.k + at;
+    rows.values[i] = (const T *)pool.v + at;
     if (++inner == pool.outer_rows) inner = 0, page++;
   }
   for (int64_t i = 0; i < BLOCK; i++) {
@@ -277,13 +215,24 @@ INLINE Range seen(const Call &call, const Work &work, int64_t block, int pair) {
   return {int(lo < 0 ? 0 : lo > BLOCK ? BLOCK : lo), int(hi < 0 ? 0 : hi > BLOCK ? BLOCK : hi)};
 }
 
+// Asks for a slice of rows that is needed soon; its pieces are too short for the processor to guess.
+template <typename T>
+INLINE void prefetch(const T *const *rows, int first_dim, int dims) {
+  for (int j = 0; j < BLOCK; j++)
+    for (int d = 0; d < dims; d += 64 / int(sizeof(T)))
+      __builtin_prefetch(rows[j] + first_dim + d, 0, 2);
+}
+
 // Scores of a block against all pairs of the tile that see some of it.
-static void score_block(const Rows &rows, const Range *range, int pairs, int dim,
+template <typename T>
+static void score_block(const Rows<T> &rows, const Range *range, int pairs, int dim,
                         const Scratch &scratch) {
   const int64_t stride = state_floats(dim);
   for (int d = 0; d < dim; d += BLOCK) {
     const int dims = dim - d < BLOCK ? dim - d : BLOCK;
     transpose_keys(rows.keys, d, dims, scratch.slice);
+    if (d + 2 * BLOCK <= dim) prefetch(rows.keys, d + BLOCK, BLOCK);
+    prefetch(rows.values, d, dims);
     for (int i = 0; i < pairs; i += PAIRS) {
       if (range[i / PAIRS].begin >= range[i / PAIRS].end) continue;
 #define CALL(M) add_scores<M>(scratch.q + i * stride + d, stride, scratch.slice, dims, \
@@ -294,38 +243,47 @@ static void score_block(const Rows &rows, const Range *range, int pairs, int dim
   }
 }
 
+// Weighted values of dimensions [d, d + N * VL), which are `from` on in the rows of `values`.
+template <int N, typename T>
+static void value_slice(const T *const *values, int from, int d, const Range *range, int pairs,
+                        int dim, float *state, const Scratch &scratch) {
+  const int64_t stride = state_floats(dim);
+  for (int i = 0; i < pairs; i += PAIRS) {
+    const Range r = range[i / PAIRS];
+    if (r.begin >= r.end) continue;
+#define CALL(M) add_values<M, N>(scratch.scores + i * BLOCK, scratch.rescale + i, values, r.begin, \
+                                 r.end, from, state + i * stride + d, stride)
+    BY_PAIRS(pairs - i, CALL)
+#undef CALL
+  }
+}
+
 // Weighted values of a block. When several register tiles read them, a slice is copied together
 // first: rows a power of two apart would share few sets of the first-level cache.
-static void value_block(const Rows &rows, const Range *range, int pairs, int dim, float *state,
+template <typename T>
+static void value_block(const Rows<T> &rows, const Range *range, int pairs, int dim, float *state,
                         const Scratch &scratch) {
-  const int64_t stride = state_floats(dim);
-  const bool packs = pairs > PAIRS;
   const float *packed[BLOCK];
   for (int d = 0, wide; d < dim; d += wide) {
     wide = dim - d >= NV * VL ? NV * VL : VL;
-    for (int j = 0; packs && j < BLOCK; j++) {
+    if (pairs <= PAIRS) {
+      wide == VL ? value_slice<1>(rows.values, d, d, range, pairs, dim, state, scratch)
+                 : value_slice<NV>(rows.values, d, d, range, pairs, dim, state, scratch);
+      continue;
+    }
+    for (int j = 0; j < BLOCK; j++) {
       packed[j] = scratch.slice + j * wide;
       for (int n = 0; n < wide; n += VL)
         store(scratch.slice + j * wide + n, load(rows.values[j] + d + n));
     }
-    const float *const *values = packs ? packed : rows.values;
-    const int from = packs ? 0 : d;
-    for (int i = 0; i < pairs; i += PAIRS) {
-      const Range r = range[i / PAIRS];
-      if (r.begin >= r.end) continue;
-#define CALL(M) \
-  wide == VL ? add_values<M, 1>(scratch.scores + i * BLOCK, scratch.rescale + i, values, r.begin, \
-                                r.end, from, state + i * stride + d, stride) \
-             : add_values<M, NV>(scratch.scores + i * BLOCK, scratch.rescale + i, values, r.begin, \
-                                 r.end, from, state + i * stride + d, stride)
-      BY_PAIRS(pairs - i, CALL)
-#undef CALL
-    }
+    wide == VL ? value_slice<1>(packed, 0, d, range, pairs, dim, state, scratch)
+               : value_slice<NV>(packed, 0, d, range, pairs, dim, state, scratch);
   }
 }
 
 // Folds one block of keys into the states of the tile.
-static void add_block(const Call &call, const Work &work, int64_t block, const Rows &rows,
+template <typename T>
+static void add_block(const Call &call, const Work &work, int64_t block, const Rows<T> &rows,
                       const Scratch &scratch, float *state) {
   const int dim = call.head_dim, pairs = work.rows * (call.heads / call.kv_heads);
   Range range[TILE_PAIRS / PAIRS];  // of a register tile: all keys that any of its pairs sees
@@ -353,27 +311,34 @@ static void load_queries(const Call &call, const Work &work, float *to) {
   }
 }
 
+template <typename T>
+static void add_segment(const Call &call, const Work &work, int64_t segment,
+                        const Scratch &scratch, float *state) {
+  const int64_t first = work.run->q_position + work.row, end = first + work.rows;
+  const int64_t low = lowest_key(*work.run, call.window, first);
+  for (int64_t b = segment * SEGMENT; b < (segment + 1) * SEGMENT; b += BLOCK) {
+    const int64_t from = low > b ? low : b, to = end < b + BLOCK ? end : b + BLOCK;
+    if (from >= to) continue;
+    Rows<T> rows;
+    gather(call, work, b, from, to, scratch, rows);
+    add_block(call, work, b, rows, scratch, state);
+  }
+}
+
 static void run_tile(const Call &call, const Work &work, float *base, float *partial) {
   const Scratch scratch(base, call.head_dim);
   const int pairs = work.rows * (call.heads / call.kv_heads);
-  const int64_t first = work.run->q_position + work.row, end = first + work.rows;
-  const int64_t low = lowest_key(*work.run, call.window, first);
+  const int64_t stride = state_floats(call.head_dim);
   load_queries(call, work, scratch.q);
   for (int64_t s = work.segment; s < work.segment_end; s++) {
     float *state = s == work.segment ? scratch.total : scratch.segment;
-    if (partial) state = partial + (s - work.segment) * pairs * state_floats(call.head_dim);
+    if (partial) state = partial + (s - work.segment) * pairs * stride;
     clear(state, pairs, call.head_dim);
-    for (int64_t b = s * SEGMENT; b < (s + 1) * SEGMENT; b += BLOCK) {
-      const int64_t from = low > b ? low : b, to = end < b + BLOCK ? end : b + BLOCK;
-      if (from >= to) continue;
-      Rows rows;
-      gather(call, work, b, from, to, scratch, rows);
-      add_block(call, work, b, rows, scratch, state);
-    }
+    call.pool.is_bf16 ? add_segment<uint16_t>(call, work, s, scratch, state)
+                      : add_segment<float>(call, work, s, scratch, state);
     if (partial || s == work.segment) continue;
     for (int i = 0; i < pairs; i++)
-      fold(scratch.total + i * state_floats(call.head_dim),
-           scratch.segment + i * state_floats(call.head_dim), call.head_dim);
+      fold(scratch.total + i * stride, scratch.segment + i * stride, call.head_dim);
   }
   if (!partial) write_rows(call, work, scratch.total);
 }
