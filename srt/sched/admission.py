@@ -44,31 +44,34 @@ class Admitter:
         self._counters = counters
         self._view = QueueView(lambda request: self._probe(request).length, rng)
 
-    def admit(self, builder: StepBuilder, running: RunningSet, now: float) -> Request | None:
-        """Admit in order until rows, slots or pages end; the admitted join `running`. Returns the
-        request that pages were lacking for."""
-        if not self._queue or not self._cache.slots.num_free or builder.budget <= 0:
-            return None
+    def admit(self, builder: StepBuilder, running: RunningSet, now: float) -> None:
+        """Admit in order until rows, slots or pages end; the admitted join `running`.
+
+        Alone, a request fits: prompts that never do are refused at arrival, and one that was
+        preempted had left pages to another (T45)."""
+        if not self._queue or not self._cache.slots.num_free:
+            return
+        if running and self._cache.available_pages <= self._headroom(running):
+            return  # each needs a page at least: no use in probing the queue at every step
         leaders = set(_leading_prefixes(running))
         for request in self._queue.order(self._view):
+            if builder.budget <= 0:
+                return
             hit = self._probe(request)
             if hit.length < SHARED_TOKENS and _prefix(request) in leaders:
                 continue
             end = self._first_end(request, hit, builder)
             if end is None:
                 self._queue.put_first(request)
-                return None
+                return
             admission = self._take(request, running)
             if admission is None:
-                return request if self._cache.slots.num_free else None
+                return
             self._enter(request, admission, now)
             running.enter(request, admission.lease)
             builder.enter(_reset(request), admission.lease.pages[:])
             builder.add_span(request, end)
             leaders.update(_leading_prefixes([request]))
-            if builder.budget <= 0:
-                return None
-        return None
 
     def _probe(self, request: Request) -> PrefixHit:
         """The last known token is always run, to have its logits (T10)."""

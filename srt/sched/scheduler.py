@@ -181,8 +181,10 @@ class Scheduler:
         if is_calm:
             self._estimate.decay()
         if is_calm or not self._running:
-            self._admit(builder, now)
+            self._admitter.admit(builder, self._running, now)
         if not builder.num_rows:
+            if self._waiting and not self._records:
+                raise InvariantBroken(f"{len(self._waiting)} requests wait for an idle pool")
             return None
         self._next_step += 1
         self._records.append(record)
@@ -273,15 +275,6 @@ class Scheduler:
             if end is None:
                 return
             builder.add_span(request, end)
-
-    def _admit(self, builder: StepBuilder, now: float) -> None:
-        """Admit what fits. A request that an idle pool has no room for is ended (rule T45)."""
-        while True:
-            blocked = self._admitter.admit(builder, self._running, now)
-            if blocked is None or len(self._running) or self._records:
-                return
-            error = out_of_pages(self._cache.facts.num_pages - 1)
-            self._events.append(self._finish(blocked, error))
 
     def _answer(
         self, request: Request, computed: int, result: StepResult, index: int
