@@ -73,7 +73,9 @@ class RequestMetrics:
         self._prompt = self._counter("prompt_tokens", "prompt tokens", "is_streaming")
         self._generated = self._counter("generation_tokens", "tokens generated", "is_streaming")
         self._cached = self._counter("cached_tokens", "prompt tokens from cache", "cache_source")
-        self._aborted = self._counter("num_aborted_requests", "requests that did not end by rule")
+        self._aborted = self._counter(
+            "num_aborted_requests", "requests that did not end by rule"
+        ).labels(**self._common)
         self._ttft = self._histogram(
             "time_to_first_token_seconds", "to the first token", TTFT_BUCKETS, "is_streaming"
         )
@@ -130,7 +132,7 @@ class RequestMetrics:
         self._output_sizes.labels(**self._common).observe(usage.completion_tokens)
 
     def aborted(self) -> None:
-        self._aborted.labels(**self._common).inc()
+        self._aborted.inc()
 
     @property
     def gen_throughput(self) -> float:

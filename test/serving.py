@@ -41,6 +41,7 @@ from treadle.srt.messages import (
     Usage,
 )
 from treadle.srt.metrics import HttpMetrics, RequestMetrics
+from treadle.srt.net.ipc import Outbox
 from treadle.srt.net.wire import encode
 from treadle.srt.tokenizer.chat import ChatTemplate
 from treadle.srt.tokenizer.encode import Tokenizer
@@ -135,16 +136,20 @@ class FakeEngine:
     cached: int = 0
     replayed: int = 0
     is_flushable: bool = True
+    is_silent: bool = False  # answers no question and no abort
     stats: Stats = field(default_factory=lambda: Stats(0, {}, {}))
     sent: list[Message] = field(default_factory=list)
     live: dict[str, GenerateRequest] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     inbox: asyncio.Queue[Message] = field(default_factory=asyncio.Queue)
+    outbox: Outbox | None = None  # instead of `inbox`, for a frontend in a process of its own
     on_abort: Callable[[AbortRequest], None] = lambda message: None
 
     def send(self, message: Message) -> None:
         encode(message)  # whatever cannot travel fails here as it would there
         self.sent.append(message)
+        if self.is_silent:
+            return
         if isinstance(message, GenerateRequest):
             self.live[message.rid] = message
             self.counts[message.rid] = 0
@@ -160,7 +165,10 @@ class FakeEngine:
         return await self.inbox.get()
 
     def put(self, message: Message) -> None:
-        self.inbox.put_nowait(message)
+        if self.outbox is None:
+            self.inbox.put_nowait(message)
+        else:
+            self.outbox.send(message)
 
     def emit(self, rid: str, ids: Sequence[int], finish: Finish | None = None) -> None:
         """One output; tokens for a request that has ended are not sent."""

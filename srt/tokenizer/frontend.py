@@ -306,7 +306,9 @@ class Frontend:
 
     def _release(self, generation: Generation) -> None:
         for choice in generation.choices:
-            if choice.wire_rid in self._live:
+            entry = self._live.get(choice.wire_rid)
+            # The name of a choice that ended is free: by now it may be a later request's.
+            if entry is not None and entry[0] is choice:
                 self._end_early(choice, generation, "client")
                 generation.meter.finished(choice, is_aborted=True, now=time.monotonic())
 

@@ -1,3 +1,5 @@
+"""Abort, flush and health."""
+
 from __future__ import annotations
 
 import asyncio

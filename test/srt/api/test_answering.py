@@ -106,7 +106,9 @@ async def test_loss_of_the_engine_before_the_first_token_is_503(path: str, body:
 
 
 @pytest.mark.parametrize(("path", "body"), ROUTES)
-async def test_loss_of_the_engine_inside_a_stream_is_an_error_event(path: str, body: dict[str, Any]):
+async def test_loss_of_the_engine_inside_a_stream_is_an_error_event(
+    path: str, body: dict[str, Any]
+):
     async with serving(FakeEngine(script=hold)) as bench:
         client = RawClient(bench, path, {**body, "stream": True, "rid": "r"})
         await client.until(lambda: bench.engine.live)

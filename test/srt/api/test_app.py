@@ -1,3 +1,5 @@
+"""The path table."""
+
 from __future__ import annotations
 
 from test.serving import Bench

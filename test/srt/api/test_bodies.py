@@ -1,3 +1,5 @@
+"""Bodies of errors say the same nested and flat."""
+
 from __future__ import annotations
 
 import orjson

@@ -1,3 +1,5 @@
+"""Messages as templates will read them."""
+
 from __future__ import annotations
 
 import msgspec

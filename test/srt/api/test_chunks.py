@@ -1,3 +1,5 @@
+"""Chunks of OpenAI streams: shape, escaping and cost."""
+
 from __future__ import annotations
 
 import time

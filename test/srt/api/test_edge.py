@@ -1,3 +1,5 @@
+"""Keys, request ids, counting, and bugs that become a 500."""
+
 from __future__ import annotations
 
 import logging

@@ -1,3 +1,5 @@
+"""Scope, session and ids of a request."""
+
 from __future__ import annotations
 
 import asyncio

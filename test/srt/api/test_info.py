@@ -1,3 +1,5 @@
+"""Descriptions of model and server, and the metrics page."""
+
 from __future__ import annotations
 
 from test.serving import Bench, FakeEngine, hold, serving

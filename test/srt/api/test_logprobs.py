@@ -1,3 +1,5 @@
+"""The three spellings of log-probabilities."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""/generate: whole answers, batches, names, logprobs, stops."""
+
 from __future__ import annotations
 
 import asyncio
@@ -31,7 +33,9 @@ async def test_put_is_the_same(bench: Bench):
 async def test_default_limit_is_128_null_is_the_context(bench: Bench):
     options = {"ignore_eos": True}
     await bench.post(PATH, {"input_ids": [1], "sampling_params": options})
-    await bench.post(PATH, {"input_ids": [1], "sampling_params": {**options, "max_new_tokens": None}})
+    await bench.post(
+        PATH, {"input_ids": [1], "sampling_params": {**options, "max_new_tokens": None}}
+    )
     await bench.post(PATH, {"input_ids": [1] * 150, "sampling_params": options})
     assert [r.sampling.max_new_tokens for r in bench.engine.requests] == [128, 199, 50]
 

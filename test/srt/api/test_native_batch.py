@@ -1,3 +1,5 @@
+"""The batch form of /generate: one value for all, or a list as long."""
+
 from __future__ import annotations
 
 import msgspec

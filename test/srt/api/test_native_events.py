@@ -1,3 +1,5 @@
+"""Native streams are cumulative."""
+
 from __future__ import annotations
 
 from test.serving import Bench

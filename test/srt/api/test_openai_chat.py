@@ -1,10 +1,14 @@
+"""/v1/chat/completions: whole answers and streams, field by field."""
+
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from test.serving import BOS, EOS, Bench, FakeEngine, prompt, serving
+from treadle.srt.api.schema import ChatRequest
 from treadle.srt.config import NetSection
 
 PATH = "/v1/chat/completions"
@@ -59,7 +63,12 @@ async def test_all_sampling_fields_reach_the_engine(bench: Bench):
     await bench.post(PATH, {"messages": HI, **fields})
     (request,) = bench.engine.requests
     sampling = request.sampling
-    assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p) == (0, 0.5, -1, 0.1)
+    assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p) == (
+        0,
+        0.5,
+        -1,
+        0.1,
+    )
     assert (sampling.frequency_penalty, sampling.presence_penalty) == (1, -1)
     assert (sampling.repetition_penalty, sampling.seed) == (1.5, -3)
     assert (sampling.max_new_tokens, sampling.min_new_tokens) == (7, 2)
@@ -193,11 +202,7 @@ async def test_interval_gathers_tokens_after_the_first():
 
 
 async def test_null_means_default_for_every_field(bench: Bench):
-    names = """model stream stream_options max_tokens max_completion_tokens min_tokens temperature
-    top_p top_k min_p frequency_penalty presence_penalty repetition_penalty n stop stop_token_ids
-    ignore_eos skip_special_tokens no_stop_trim logit_bias seed logprobs top_logprobs input_ids
-    tools tool_choice response_format chat_template chat_template_kwargs continue_final_message
-    add_generation_prompt reasoning_effort rid extra_key cache_salt session_id priority swa_replay
-    swa_replay_slope user return_token_ids""".split()
+    names = [field.encode_name for field in msgspec.structs.fields(ChatRequest)]
+    names = [name for name in names if name != "messages"]
     response = await bench.post(PATH, {"messages": HI, **dict.fromkeys(names)})
     assert response.status_code == 200, response.text

@@ -1,3 +1,5 @@
+"""Options that chat and text completions share."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""/v1/completions: forms of prompts, chunks, logprobs."""
+
 from __future__ import annotations
 
 from test.serving import EOS, Bench

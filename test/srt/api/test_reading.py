@@ -1,3 +1,5 @@
+"""From bytes to fields, and what errors say of them."""
+
 from __future__ import annotations
 
 import pytest

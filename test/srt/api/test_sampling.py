@@ -1,3 +1,5 @@
+"""Defaults, ranges and spelling of sampling fields."""
+
 from __future__ import annotations
 
 import pytest
@@ -20,7 +22,9 @@ READER = SamplingReader(SamplingDefaults(), LIMITS, (7, 8))
 
 
 def test_request_wins_over_the_models_defaults_over_openais():
-    model = SamplingDefaults(temperature=0.6, top_p=0.9, top_k=20, min_p=0.05, repetition_penalty=1.1)
+    model = SamplingDefaults(
+        temperature=0.6, top_p=0.9, top_k=20, min_p=0.05, repetition_penalty=1.1
+    )
     reader = SamplingReader(model, LIMITS, ())
     plain = reader.read(SamplingFields(), NATIVE).params
     assert (plain.temperature, plain.top_p, plain.top_k) == (0.6, 0.9, 20)

@@ -1,3 +1,5 @@
+"""Nulls and unknown keys of every body."""
+
 from __future__ import annotations
 
 import msgspec

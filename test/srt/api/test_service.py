@@ -1,3 +1,5 @@
+"""Which model names a server answers to."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""/tokenize and /detokenize."""
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,3 +1,5 @@
+"""Usage of requests with many prompts and choices."""
+
 from __future__ import annotations
 
 from array import array
