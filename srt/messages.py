@@ -200,9 +200,13 @@ class StepResult:
     run_ms: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Usage:
-    """B37: cached and replayed are those of the first admission and never change."""
+    """B37: cached and replayed are those of the first admission and never change.
+
+    Like `RequestOutput` not frozen, though nobody changes one: a step of 256 requests makes 256 of
+    each, and with frozen ones that is 0.35 ms of its 0.7 ms of planning and committing.
+    """
 
     prompt_tokens: int
     completion_tokens: int
@@ -220,7 +224,7 @@ class Finish:
     status: int = 200
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RequestOutput:
     rid: RequestId
     token_ids: tuple[int, ...]
