@@ -17,6 +17,7 @@ OUTSIDE = {
     "running": KNOWN + "num_running_reqs",
     "waiting": KNOWN + "num_queue_reqs",
     "realtime_tokens": KNOWN + "realtime_tokens",
+    "gen_throughput": KNOWN + "gen_throughput",
     "new_token_ratio": KNOWN + "new_token_ratio",
 }
 IN_USE = ("protected", "private", "quarantine")

@@ -9,8 +9,6 @@ number of the scheduler that has none appears as `treadle:<its plain name>`. Bot
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
@@ -30,9 +28,6 @@ PREFIX = "sglang:"
 ENGINE_TYPE = "unified"
 COMMON = ("model_name", "engine_type")
 RANKS = {"tp_rank": "0", "pp_rank": "0", "moe_ep_rank": "0"}
-
-RATE_WINDOW_S = 5.0
-RATE_SLICE_S = 0.25
 
 # Seconds. TTFT from a cached chat turn to a long prompt on a CPU; ITL from a GPU's to a CPU's.
 TTFT_BUCKETS = (
@@ -68,7 +63,6 @@ class RequestMetrics:
     def __init__(self, model_name: str) -> None:
         self.registry = CollectorRegistry()
         self._common = {"model_name": model_name, "engine_type": ENGINE_TYPE}
-        self._throughput = _Throughput()
         self._requests = self._counter("num_requests", "HTTP prompts accepted", "is_streaming")
         self._prompt = self._counter("prompt_tokens", "prompt tokens", "is_streaming")
         self._generated = self._counter("generation_tokens", "tokens generated", "is_streaming")
@@ -125,7 +119,6 @@ class RequestMetrics:
 
     def generated(self, count: int, *, is_streaming: bool) -> None:
         self._generated.labels(**self._common, is_streaming=_spell(is_streaming)).inc(count)
-        self._throughput.add(count, time.monotonic())
 
     def finished(self, usage: TokenCounts, e2e_s: float) -> None:
         self._e2e.labels(**self._common).observe(e2e_s)
@@ -134,20 +127,12 @@ class RequestMetrics:
     def aborted(self) -> None:
         self._aborted.inc()
 
-    @property
-    def gen_throughput(self) -> float:
-        """Tokens per second over the last few seconds."""
-        return self._throughput.per_second(time.monotonic())
-
     def render(
         self, counters: Mapping[str, float], gauges: Mapping[str, float], facts: EngineFacts
     ) -> bytes:
         """Prometheus text of everything, with the scheduler's numbers as given."""
         more_counters = derived_counters(counters, facts) if counters else {}
-        more_gauges = {
-            **derived_gauges(counters, gauges, facts),
-            PREFIX + "gen_throughput": self.gen_throughput,
-        }
+        more_gauges = derived_gauges(counters, gauges, facts)
         scrape = _Scrape(
             {**self._common, **RANKS},
             {**_outside(counters), **more_counters},
@@ -219,29 +204,6 @@ class _Scrape(Collector):
                 families[name] = make(name, "read from the scheduler", labels=tuple(labels))
             families[name].add_metric(tuple(labels.values()), value)
         yield from families.values()
-
-
-class _Throughput:
-    """Tokens per second over the last `RATE_WINDOW_S`."""
-
-    def __init__(self) -> None:
-        self._counts: deque[tuple[float, int]] = deque()  # (start of a slice, tokens in it)
-
-    def add(self, count: int, now: float) -> None:
-        if self._counts and now - self._counts[-1][0] < RATE_SLICE_S:
-            start, before = self._counts[-1]
-            self._counts[-1] = (start, before + count)
-            return
-        self._drop(now)
-        self._counts.append((now, count))
-
-    def per_second(self, now: float) -> float:
-        self._drop(now)
-        return sum(count for _, count in self._counts) / RATE_WINDOW_S
-
-    def _drop(self, now: float) -> None:
-        while self._counts and now - self._counts[0][0] > RATE_WINDOW_S:
-            self._counts.popleft()
 
 
 def _outside(values: Mapping[str, float]) -> dict[str, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
+from collections.abc import Mapping
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -68,7 +69,8 @@ class InfoRoutes:
         )
 
     async def server_info(self, request: Request) -> Response:
-        return JsonResponse({**self._flags(), **self._state()})
+        _, gauges = await self._stats()
+        return JsonResponse({**self._flags(), **self._state(gauges)})
 
     async def metrics(self, request: Request) -> Response:
         counters, gauges = await self._stats()
@@ -118,11 +120,11 @@ class InfoRoutes:
             "tokenizer_path": model.tokenizer_path,
         }
 
-    def _state(self) -> dict[str, object]:
+    def _state(self, gauges: Mapping[str, float]) -> dict[str, object]:
         config, capacity = self._service.config, self._service.frontend.capacity
         total = 0 if capacity is None else (capacity.num_pages - 1) * config.cache.page_size
         internal = {
-            "last_gen_throughput": self._service.metrics.gen_throughput,
+            "last_gen_throughput": gauges.get("gen_throughput", 0.0),
             "memory_usage": {
                 "weight": capacity.weight_bytes / GB if capacity else 0,
                 "kvcache": capacity.kv_bytes / GB if capacity else 0,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from treadle.srt.messages import Usage
 from treadle.srt.metric_names import EngineFacts
-from treadle.srt.metrics import RATE_WINDOW_S, HttpMetrics, RequestMetrics
+from treadle.srt.metrics import HttpMetrics, RequestMetrics
 
 FACTS = EngineFacts(16, 8, 100, 0, 0)
 COUNTERS = {
     "realtime_tokens{mode=prefill_compute}": 1.0, "realtime_tokens{mode=decode}": 2.0,
     "evicted_pages{kind=leaf}": 1.0, "evicted_pages{kind=tail}": 1.0, "fresh_rows": 3.0,
 }  # fmt: skip
-GAUGES = {"running": 1.0, "waiting": 2.0, "pages{state=free}": 4.0, "window_slots{state=free}": 1.0}
+GAUGES = {
+    "running": 1.0,
+    "gen_throughput": 3.0,
+    "waiting": 2.0,
+    "pages{state=free}": 4.0,
+    "window_slots{state=free}": 1.0,
+}
 STARRED = {
     "sglang:num_running_reqs": "gauge", "sglang:num_queue_reqs": "gauge",
     "sglang:gen_throughput": "gauge", "sglang:cache_hit_rate": "gauge",
@@ -73,17 +78,3 @@ def test_two_objects_share_nothing():
     assert b"} 5.0" not in two.render({}, {}, FACTS)
     HttpMetrics(one.registry)
     HttpMetrics(two.registry)
-
-
-def test_throughput_is_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch):
-    now = 100.0
-    monkeypatch.setattr("treadle.srt.metrics.time.monotonic", lambda: now)
-    metrics = RequestMetrics("m")
-    for i in range(10):
-        now = 100.0 + i * 0.1
-        metrics.generated(10, is_streaming=True)
-    assert metrics.gen_throughput == pytest.approx(100 / RATE_WINDOW_S)
-    now = 103.0
-    assert metrics.gen_throughput == pytest.approx(100 / RATE_WINDOW_S)
-    now = 102.0 + RATE_WINDOW_S
-    assert metrics.gen_throughput == 0

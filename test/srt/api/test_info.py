@@ -25,6 +25,12 @@ async def test_model_info_has_the_fields_of_bench_clients(bench: Bench):
     assert info["architectures"] == ["TinyForCausalLM"]
 
 
+async def test_server_info_has_the_last_throughput(bench: Bench):
+    bench.engine.stats = Stats(0, {}, {"gen_throughput": 12.5})
+    info = (await bench.client.get("/get_server_info")).json()
+    assert info["internal_states"][0]["last_gen_throughput"] == 12.5
+
+
 async def test_server_info_is_flat_and_hides_the_key():
     async with serving(net=NetSection(api_key="secret")) as bench:
         headers = {"x-api-key": "secret"}
@@ -51,7 +57,7 @@ async def test_metrics_answer_when_the_engine_does_not():
     async with serving(FakeEngine(script=hold), is_ready=False) as bench:
         response = await bench.client.get("/metrics")
         assert response.status_code == 200
-        assert "sglang:gen_throughput" in response.text
+        assert "sglang:num_aborted_requests_total" in response.text
         assert "sglang:token_usage" not in response.text
 
 
