@@ -1,0 +1,43 @@
+"""Options and servers of the end-to-end tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from test.e2e.server import Server
+from treadle.srt.checkpoint import resolve_path
+from treadle.srt.errors import ConfigError
+
+StartServer = Callable[..., Server]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak-seconds", type=float, default=10.0, help="length of the soak test")
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[StartServer]:
+    """Starts a server on a model name or path and waits until it serves."""
+    started: list[Server] = []
+
+    def start(model: str, *argv: str) -> Server:
+        if model.startswith("demo:"):
+            _need(model)
+        server = Server(tmp_path, "--model-path", model, "--port", "0", *argv)
+        started.append(server)
+        server.wait_until_serving()
+        return server
+
+    yield start
+    for server in started:
+        server.close()
+
+
+def _need(model: str) -> None:
+    try:
+        resolve_path(model)
+    except ConfigError as error:
+        pytest.skip(f"the package with these weights is not installed: {error}")
