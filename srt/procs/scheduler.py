@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import replace
 
 from ..cache.manager import CacheFacts, CacheManager
 from ..cache.replay import ReplayRule
@@ -34,7 +35,7 @@ def serve(boot: Boot, hub: Hub, launcher: Outbox) -> None:
         lambda: build_engine(boot, capacity), ports, sched.watchdog_s, sched.decode_log_interval
     )
     _log_capacity(boot, capacity)
-    launcher.send(Ready("scheduler", 0, capacity.num_pages, capacity.num_slots))
+    launcher.send(replace(capacity, role="scheduler", rank=0))
     loop.run()
 
 
