@@ -1,0 +1,127 @@
+"""Real weights through the whole server: the README's examples, warm turns, exactness."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+
+from test.e2e.conftest import StartServer
+from test.e2e.server import Server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+GEMMA, SMOLLM = "demo:gemma3-270m", "demo:smollm2-135m"
+WINDOW, LONGEST_REPLAY = 512, 512 + 32 * 14
+MEMORY = ("--kv-cache-memory", "512M")
+
+
+def generate(server: Server, **body: object) -> dict[str, object]:
+    response = httpx.post(server.url + "/generate", json=body, timeout=240)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def greedy(max_new_tokens: int) -> dict[str, object]:
+    return {"max_new_tokens": max_new_tokens, "temperature": 0, "ignore_eos": True}
+
+
+def usage(answer: dict[str, object]) -> tuple[int, int, int]:
+    meta = answer["meta_info"]
+    assert isinstance(meta, dict)
+    return meta["prompt_tokens"], meta["cached_tokens"], meta["replayed_tokens"]
+
+
+def source_ids(server: Server, count: int) -> list[int]:
+    text = (ROOT / "srt/ARCHITECTURE.md").read_text() + (ROOT / "srt/cache/radix.py").read_text()
+    answer = httpx.post(server.url + "/tokenize", json={"prompt": text}, timeout=60).json()
+    return answer["tokens"][:count]
+
+
+def test_warm_turn_of_a_hybrid_model_replays_a_bounded_number_of_rows(serve: StartServer):
+    server = serve(GEMMA, *MEMORY)
+    prompt = source_ids(server, 1500)
+    first = generate(server, input_ids=prompt, sampling_params=greedy(24))
+    assert usage(first) == (1500, 0, 0)
+    output = first["output_ids"]
+    assert isinstance(output, list)
+    turn = [*prompt, *output, *prompt[100:300]]
+    warm = generate(server, input_ids=turn, sampling_params=greedy(24))
+    n, cached, replayed = usage(warm)
+    # 1,500 + 24 tokens, the last of which was sampled but never run, in pages of 16
+    assert (n, cached, replayed) == (1724, 1520, LONGEST_REPLAY)
+    httpx.post(server.url + "/flush_cache", timeout=60)
+    cold = generate(server, input_ids=turn, sampling_params=greedy(24))
+    assert usage(cold) == (1724, 0, 0)
+    fork = generate(server, input_ids=turn[:1000] + prompt[:100], sampling_params=greedy(4))
+    assert usage(fork)[1] == 992
+    off = generate(server, input_ids=turn, swa_replay="off", sampling_params=greedy(24))
+    assert usage(off) == (1724, 0, 0)
+    assert off["output_ids"] == cold["output_ids"]
+
+
+def test_batching_and_chunks_do_not_change_a_greedy_token(serve: StartServer):
+    """int8 products and attention give a row the same bits whatever else is in the step."""
+    server = serve(GEMMA, *MEMORY, "--no-swa-bounded-replay", "--chunked-prefill-size", "256")
+    rng = random.Random(3)
+    ids = source_ids(server, 3000)
+    prompts = []
+    for _ in range(6):
+        start = rng.randint(0, 2000)
+        prompts.append(ids[start : start + rng.randint(20, 600)])
+    alone = [
+        generate(server, input_ids=p, sampling_params=greedy(12))["output_ids"] for p in prompts
+    ]
+    together = httpx.post(
+        server.url + "/generate",
+        json={"input_ids": prompts, "sampling_params": greedy(12)},
+        timeout=240,
+    ).json()
+    assert [x["output_ids"] for x in together] == alone
+
+
+def test_window_free_model_hits_exactly_and_the_openai_sdk_streams(serve: StartServer):
+    server = serve(SMOLLM, *MEMORY)
+    client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+    question = [{"role": "user", "content": "Name the capital city of France."}]
+
+    def ask() -> tuple[str, openai.types.CompletionUsage]:
+        stream = client.chat.completions.create(
+            model="any",
+            messages=question,  # type: ignore[arg-type]
+            max_tokens=16,
+            temperature=0,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+        text, usage = "", None
+        for chunk in stream:
+            if chunk.choices:
+                text += chunk.choices[0].delta.content or ""
+            usage = chunk.usage or usage
+        assert usage is not None
+        return text, usage
+
+    text, cold = ask()
+    again, warm = ask()
+    assert "Paris" in text
+    assert again == text
+    assert cold.prompt_tokens_details is not None
+    assert warm.prompt_tokens_details is not None
+    assert cold.prompt_tokens_details.cached_tokens == 0
+    assert warm.prompt_tokens_details.cached_tokens == 32
+    assert warm.prompt_tokens_details.replayed_tokens == 0  # type: ignore[attr-defined]
+    client.close()
+
+
+@pytest.mark.parametrize("model", [GEMMA, SMOLLM])
+def test_completion_of_the_readme_is_answered(serve: StartServer, model: str):
+    server = serve(model, *MEMORY)
+    body = {"model": "x", "prompt": "The loom was invented", "max_tokens": 8, "temperature": 0}
+    response = httpx.post(server.url + "/v1/completions", json=body, timeout=120)
+    assert response.status_code == 200
+    assert len(response.json()["choices"][0]["text"]) > 5
