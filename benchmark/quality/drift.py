@@ -21,7 +21,8 @@ class Drift:
     token; None where it is not known. `max_diff` is the largest difference of two logits (of two
     log-probabilities in the served check). Replayed rows: of the lowest layer, and mean over
     layers. `rounding_kl` holds the KL of float32 weights, cold, against this engine cold and after
-    the hit: what packed weights change by themselves, and both together.
+    the hit: what packed weights change by themselves, and both together. `listed_mass`: mean
+    probability of the ids that the served check sees of a row, which says how tight its bound is.
     """
 
     text: str
@@ -37,6 +38,7 @@ class Drift:
     lowest_rows: int
     mean_rows: float | None
     rounding_kl: tuple[float, float] | None = None
+    listed_mass: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class Summary:
     lowest_rows: float
     mean_rows: float | None
     rounding_kl: tuple[float, float] | None
+    listed_mass: float | None
 
 
 def row_kl(exact: Tensor, other: Tensor) -> list[float]:
@@ -97,6 +100,7 @@ def _summary(group: list[Drift]) -> Summary:
     kls = [d.mean_kl for d in group]
     worst = max(group, key=lambda d: d.mean_kl)
     losses = [d.dnll for d in group if d.dnll is not None]
+    masses = [d.listed_mass for d in group if d.listed_mass is not None]
     means = [d.mean_rows for d in group if d.mean_rows is not None]
     return Summary(
         hit=group[0].hit,
@@ -112,6 +116,7 @@ def _summary(group: list[Drift]) -> Summary:
         lowest_rows=statistics.mean(d.lowest_rows for d in group),
         mean_rows=statistics.mean(means) if means else None,
         rounding_kl=_mean_pair([d.rounding_kl for d in group if d.rounding_kl]),
+        listed_mass=statistics.mean(masses) if masses else None,
     )
 
 
@@ -126,16 +131,17 @@ def table(title: str, summaries: Sequence[Summary]) -> str:
         f"### {title}",
         "",
         "| hit | slope | texts | mean KL (SE) | worst text | top-1 % | dNLL | rows run"
-        " | float32 against cold / after the hit |",
-        "|---|---|---|---|---|---|---|---|---|",
+        " | float32 against cold / after the hit | listed mass |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for s in summaries:
         dnll = "" if s.dnll is None else f"{s.dnll:+.5f}"
         rounding = "" if s.rounding_kl is None else " / ".join(f"{x:.2e}" for x in s.rounding_kl)
+        mass = "" if s.listed_mass is None else f"{s.listed_mass:.3f}"
         mean = "" if s.mean_rows is None else f" / {s.mean_rows:.0f}"
         out.append(
             f"| {s.hit} | {s.slope} | {s.num_texts} | {s.mean_kl:.2e} ({s.kl_error:.1e}) |"
             f" {s.worst_kl:.2e} {s.worst_text} | {100 * s.top1:.1f} | {dnll} |"
-            f" {s.lowest_rows:.0f}{mean} | {rounding} |"
+            f" {s.lowest_rows:.0f}{mean} | {rounding} | {mass} |"
         )
     return "\n".join(out)

@@ -126,8 +126,6 @@ def _served(
     drifts = []
     with Server(treadle_spec(args.treadle_cmd, path, args.threads, flags)) as server:
         server.wait_until_ready()
-        mass = served.covered_mass(server, texts[0][1][: args.hits[0]])
-        print(f"the {served.TOP} listed ids hold {100 * mass:.1f} % of a row", file=sys.stderr)
         for hit in args.hits:
             for text, ids in texts:
                 prompt = ids[: hit + served.PROMPT_TAIL]

@@ -47,13 +47,6 @@ def measure(
     return drifts
 
 
-def covered_mass(server: Server, tokens: Sequence[int]) -> float:
-    """Mean probability of the 20 listed ids, which says how tight the bound is."""
-    answer = _ask(server, list(tokens), 8, {})
-    masses = [sum(math.exp(value) for value in top.values()) for top in answer.tops]
-    return sum(masses) / len(masses)
-
-
 def _drift(text: Text, slope: int, cold: Answer, warm: Answer) -> Drift:
     pairs = list(zip(cold.token_ids, warm.token_ids, strict=True))
     same = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
@@ -74,6 +67,7 @@ def _drift(text: Text, slope: int, cold: Answer, warm: Answer) -> Drift:
         max_diff=max(diffs),
         lowest_rows=warm.replayed,
         mean_rows=None,
+        listed_mass=sum(math.exp(x) for a, _ in rows for x in a.values()) / num_rows,
     )
 
 
