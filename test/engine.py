@@ -1,0 +1,113 @@
+"""Scheduler, cache and real worker in one process: requests in, tokens and logprobs out."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from test.loading import HOST
+from treadle.srt.cache.manager import CacheFacts, CacheManager
+from treadle.srt.cache.replay import ReplayRule
+from treadle.srt.checkpoint import load_model_config
+from treadle.srt.config import CacheSection, ModelSection, SchedSection, ServerConfig
+from treadle.srt.messages import GenerateRequest, RequestId, SamplingParams, StepPlan, Usage
+from treadle.srt.resolve import resolve
+from treadle.srt.sched.scheduler import Scheduler
+from treadle.srt.worker.runner import Runner
+
+
+@dataclass
+class Answer:
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    usage: Usage | None = None
+    reason: str = ""
+
+
+class Engine:
+    """`chunk`: rows of prompt per step. `pages`: cap of the pool, for preemption."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        quantization: str = "q8_0",
+        mode: str = "bounded",
+        slope: int = 0,
+        chunk: int = 256,
+        pages: int = -1,
+        running: int = 4,
+        conservativeness: float = 1.0,
+    ) -> None:
+        facts = load_model_config(path)
+        cap = -1 if pages < 0 else pages * 4
+        config = resolve(
+            ServerConfig(
+                ModelSection(path=str(path), quantization=quantization),
+                CacheSection(
+                    memory_bytes=32 << 20, page_size=4, max_total_tokens=cap, replay_mode=mode,
+                    replay_slope=slope, check_invariants=True,
+                ),
+                SchedSection(
+                    max_running=running, chunk_tokens=chunk, seed=1, conservativeness=conservativeness
+                ),
+            ),
+            facts,
+            HOST,
+        )  # fmt: skip
+        self.runner = Runner.load(config, facts, path, 0, lambda done, total, label: None)
+        ready = self.runner.capacity(0)
+        cache_facts = CacheFacts(ready.num_pages, ready.num_slots, 4, True, "lru")
+        self.cache = CacheManager(cache_facts, ReplayRule.from_config(facts, config.cache))
+        self.scheduler = Scheduler(config.sched, config.cache, self.cache, config.model.context_len)
+        self.answers: dict[str, Answer] = {}
+        self.plans: deque[StepPlan] = deque()
+        self.now = 0.0
+
+    def add(self, rid: str, prompt: Sequence[int], max_new_tokens: int, **fields: object) -> None:
+        """Greedy, with logprobs. `fields` are those of `GenerateRequest`."""
+        params = SamplingParams(max_new_tokens, temperature=0.0)
+        message = GenerateRequest(
+            RequestId(rid),
+            array("i", prompt),
+            params,
+            top_logprobs=0,
+            **fields,  # type: ignore[arg-type]
+        )
+        self.answers[rid] = Answer()
+        self.scheduler.add(message, self.now)
+
+    def step(self) -> bool:
+        """Plan as far ahead as allowed, execute and commit the oldest. False when nothing runs."""
+        self.now += 1.0
+        while self.scheduler.can_plan and (plan := self.scheduler.plan(self.now)) is not None:
+            self.plans.append(plan)
+        if self.plans:
+            result = self.runner.execute(self.plans.popleft())
+            self._take(self.scheduler.commit(result, self.now).outputs)
+        self._take(self.scheduler.take_events())
+        return self.scheduler.has_work or bool(self.plans)
+
+    def run(self) -> None:
+        while self.step():
+            pass
+
+    def answer(self, prompt: Sequence[int], max_new_tokens: int, **fields: object) -> Answer:
+        """One request alone, to its end."""
+        rid = f"r{len(self.answers)}"
+        self.add(rid, prompt, max_new_tokens, **fields)
+        self.run()
+        return self.answers[rid]
+
+    def _take(self, outputs: Sequence[object]) -> None:
+        for output in outputs:
+            answer = self.answers[output.rid]  # type: ignore[attr-defined]
+            assert not answer.reason, "a request ends once"
+            answer.token_ids.extend(output.token_ids)  # type: ignore[attr-defined]
+            answer.logprobs.extend(x.logprob for x in output.logprobs if x)  # type: ignore[attr-defined]
+            answer.usage = output.usage  # type: ignore[attr-defined]
+            if output.finish:  # type: ignore[attr-defined]
+                answer.reason = output.finish.reason  # type: ignore[attr-defined]
