@@ -15,10 +15,9 @@ from pathlib import Path
 
 import torch
 import transformers
+from benchmark.quality.engine import Engine
 from torch import Tensor
 
-from benchmark.quality.engine import Engine
-from benchmark.serving.report import provenance, write_json
 from treadle.srt.checkpoint import resolve_path
 from treadle.srt.tokenizer.encode import Tokenizer
 
