@@ -47,9 +47,8 @@ def main() -> None:
             f"worst {row['worst_kl']:.2e}, top-1 {row['top1']:.1%} of {row['rows']}"
         )
     name = args.out or f"parity-{args.model.removeprefix('demo:')}"
-    write_json(
-        name, {"provenance": provenance(), "transformers": transformers.__version__, "rows": rows}
-    )
+    environment = Environment.read(("torch", "transformers", "accelerate"))
+    write_result(name, {"environment": environment, "model": describe_file(path), "results": rows})
 
 
 def _reference(path: Path, texts: list[list[int]]) -> Tensor:

@@ -17,7 +17,7 @@ from benchmark.serving.report import Sample
 from benchmark.serving.servers import Server
 
 SETTLE_S = 0.3  # threads of the server before may still spin for a moment
-WARM_TOKENS = 600
+WARM_TOKENS = 400  # fits the smallest context that a peer is given
 PREFILL_TOKENS = 512
 PREFILL_REPEATS = 3
 DECODE_PROMPT, DECODE_TOKENS = 128, 128
