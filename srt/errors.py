@@ -13,6 +13,8 @@
     +-- InvariantBroken (500)   a bug in this repository
     +-- ConfigError             a flag or config value; ends the launch command
     +-- CheckpointError         a model file; ends the launch command
+
+The message is for the user: it names the field or flag, the value and the limit.
 """
 
 from __future__ import annotations
