@@ -23,7 +23,7 @@ from typing import ClassVar
 
 
 class TreadleError(Exception):
-    """Base of all errors raised on purpose. `code` is the machine-readable word of OpenAI bodies."""
+    """Base of all errors raised on purpose. `code`: the machine-readable word of OpenAI bodies."""
 
     status: ClassVar[int] = 500
     kind: ClassVar[str] = "InternalServerError"

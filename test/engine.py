@@ -52,7 +52,8 @@ class Engine:
                     replay_slope=slope, check_invariants=True,
                 ),
                 SchedSection(
-                    max_running=running, chunk_tokens=chunk, seed=1, conservativeness=conservativeness
+                    max_running=running, chunk_tokens=chunk, seed=1,
+                    conservativeness=conservativeness,
                 ),
             ),
             facts,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from benchmark.environment import Environment, describe_file, write_result
 from benchmark.quality.engine import Engine
 from torch import Tensor
 
