@@ -71,14 +71,10 @@ class KVLayout:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Counts include page 0 and slot 0. `max_request_tokens`: longest context one request can
-    ever have; a prompt that cannot fit is refused at the door (T45)."""
+    """Counts include page 0 and slot 0."""
 
     num_pages: int
     num_slots: int
-    pages_bytes: int
-    slots_bytes: int
-    max_request_tokens: int
 
 
 def plan_capacity(
@@ -114,13 +110,7 @@ def plan_capacity(
             f"(memory budget {budget_bytes} bytes, windows {slots_bytes} bytes, "
             f"max_total_tokens {cap_tokens}, page {layout.page_bytes} bytes)"
         )
-    return Capacity(
-        num_pages=num_pages,
-        num_slots=max_running + 1,
-        pages_bytes=num_pages * layout.page_bytes,
-        slots_bytes=slots_bytes,
-        max_request_tokens=min(context_len, usable_tokens),
-    )
+    return Capacity(num_pages, num_slots=max_running + 1)
 
 
 def _count_pages(layout: KVLayout, budget_bytes: int, max_running: int, context_len: int) -> int:

@@ -9,7 +9,7 @@ from array import array
 from dataclasses import dataclass
 
 from ..messages import SlotId
-from .node import Namespace, Pin
+from .node import Pin
 
 
 @dataclass(slots=True, eq=False)
@@ -20,7 +20,6 @@ class Lease:
     than the largest it adopted. `prompt_len` is that of the first admission (T17).
     """
 
-    ns: Namespace
     slot: SlotId
     pages: array[int]
     pin: Pin
@@ -29,21 +28,14 @@ class Lease:
     approx: int
     is_deterministic: bool
 
-    @property
-    def is_exact(self) -> bool:
-        return self.approx == 0
-
 
 @dataclass(frozen=True, slots=True)
 class PrefixHit:
-    """Lengths in tokens. `length` is H (0: no hit), `start` is s = H - R, `cost` the mean replayed
-    rows per layer. `matched` is what the tree has, whole pages. `dropped`: (reason, tokens) matched
-    but not taken, reason being exactness, logprob or short."""
+    """Lengths in tokens. `length` is H (0: no hit), `start` is s = H - R. `dropped`: (reason,
+    tokens) that the tree has but were not taken, reason being exactness, logprob or short."""
 
     length: int
     start: int
-    cost: int
-    matched: int
     dropped: tuple[tuple[str, int], ...]
 
     @property
@@ -51,34 +43,10 @@ class PrefixHit:
         """R of B37."""
         return self.length - self.start
 
-    @property
-    def dropped_reason(self) -> str:
-        """The reason that lost most; "" when nothing was dropped."""
-        return max(self.dropped, key=lambda item: item[1], default=("", 0))[0]
-
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """`pages`: the adopted page ids, a copy for the page-table update (index 0 on)."""
+    """A slot and a pinned hit: `lease.pages` holds the adopted pages and nothing else yet."""
 
     hit: PrefixHit
     lease: Lease
-    pages: array[int]
-
-    @property
-    def slot(self) -> SlotId:
-        return self.lease.slot
-
-    @property
-    def pin(self) -> Pin:
-        return self.lease.pin
-
-    @property
-    def exact(self) -> bool:
-        """Whether the request's state will equal a cold run's (B31)."""
-        return self.lease.approx == 0
-
-    @property
-    def generation(self) -> int:
-        """B34 `approx_generation`."""
-        return self.lease.approx

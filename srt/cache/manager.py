@@ -97,7 +97,6 @@ class CacheManager:
         is_resume = resumed_prompt_len is not None
         got = self.tree.pin(ns, tokens, hit.length, is_resume=is_resume)
         lease = Lease(
-            ns=ns,
             slot=slot,
             pages=got.pages,
             pin=got.pin,
@@ -109,7 +108,7 @@ class CacheManager:
         self.leases.add(lease)
         if not is_resume:
             self._count(len(tokens), hit)
-        return Admission(hit, lease, got.pages[:])
+        return Admission(hit, lease)
 
     def grow(self, lease: Lease, num_tokens: int) -> array[int] | None:
         """Private pages so that positions below `num_tokens` have one: the new ids, to be written
@@ -230,9 +229,6 @@ class CacheManager:
             "tree_nonexact_ratio": approximate / resident if resident else 0.0,
         }
 
-    def stats(self) -> dict[str, float]:
-        return self.counters() | self.gauges()
-
     def check(self) -> None:
         """Raises: InvariantBroken when a rule of T1-T7, T15 or T20 does not hold. O(pages)."""
         self.tree.check()
@@ -247,7 +243,7 @@ class CacheManager:
         size = self.facts.page_size
         is_off = self.rule.num_windows and shape.mode == "off"
         if not self.facts.prefix_cache or is_off:
-            return PrefixHit(0, 0, 0, 0, ()), _NO_MATCH
+            return PrefixHit(0, 0, ()), _NO_MATCH
         found = self.tree.probe(ns, tokens, len(tokens) - 1)
         allowed = found.exact if self.rule.is_deterministic(shape) else found.pages
         capped = min(allowed, max(limit, 0) // size)
@@ -260,8 +256,6 @@ class CacheManager:
         hit = PrefixHit(
             length=length,
             start=self.rule.start(shape, length),
-            cost=self.rule.cost_rows(shape, length),
-            matched=found.pages * size,
             dropped=tuple((reason, count) for reason, count in lost if count),
         )
         return hit, found

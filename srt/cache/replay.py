@@ -7,7 +7,7 @@ scheduler asks `ReplayRule`, the worker reads the same `ReplaySchedule`.
 Rows alive before H, drawn for window layers 1..3 (bottom = 1), slope d, depth k:
 
     entering layer 1   |<----------- k*W + 2d ----------->|H
-    after window 1     |<----------- k*W + 2d ----------->|     puts out out_rows(1)
+    after window 1     |<----------- k*W + 2d ----------->|     what it puts out
     after window 2           |<------- k*W + d ---------->|     keys: what window 1 put out
     after window 3                                        |     nobody reads it: nothing is put out
 
@@ -143,10 +143,6 @@ class ReplayRule:
             found = ReplaySchedule.staircase(self.kinds, self.window, shape.slope, shape.depth)
             self._schedules[key] = found
         return found
-
-    def out_rows(self, shape: ReplayShape, window_layer: int) -> int:
-        """The formula of 3.4b for window layer 1..L, before rows that nobody reads are cut."""
-        return shape.depth * self.window + shape.slope * (self.num_windows - window_layer)
 
     def longest_run(self, shape: ReplayShape) -> int:
         """Rows replayed in the lowest layer when the hit is long: R of B14 and B15."""

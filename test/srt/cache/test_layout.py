@@ -73,29 +73,24 @@ def test_half_gibibyte_splits_as_in_the_design(layout):
     """Section 5: 16+1 slots take 127.5 MiB, which leaves 131,072 tokens and a little more."""
     capacity = plan_capacity(layout, 512 << 20, 16, -1, 32768, 2048)
     assert capacity.num_slots == 17
-    assert capacity.slots_bytes == 17 * 7_864_320
-    assert capacity.num_pages == ((512 << 20) - capacity.slots_bytes) // (16 * 3072)
+    assert capacity.num_pages == ((512 << 20) - 17 * 7_864_320) // (16 * 3072)
     assert 131_072 <= (capacity.num_pages - 1) * 16 < 131_072 + 256
-    assert capacity.pages_bytes + capacity.slots_bytes <= 512 << 20
-    assert capacity.max_request_tokens == 32768
 
 
 def test_cap_limits_tokens_not_counting_the_sink(layout):
     capacity = plan_capacity(layout, 512 << 20, 4, 4096, 32768, 1024)
     assert (capacity.num_pages - 1) * 16 == 4096
-    assert capacity.max_request_tokens == 4096
 
 
 def test_model_without_windows_spends_all_on_pages():
     layout = KVLayout(16, 1536, 30, 0, 0, 0)
     capacity = plan_capacity(layout, 64 << 20, 256, -1, 8192, 512)
-    assert capacity.slots_bytes == 0
     assert capacity.num_pages == (64 << 20) // (16 * 30 * 1536)
 
 
 def test_model_without_global_layers_has_pages_for_every_row():
     capacity = plan_capacity(KVLayout(16, 64, 0, 2, 8, 8), 1 << 20, 3, -1, 100, 32)
-    assert (capacity.num_pages, capacity.pages_bytes) == (3 * 7 + 1, 0)
+    assert capacity.num_pages == 3 * 7 + 1
 
 
 def test_budget_below_the_windows_is_refused_with_its_values(layout):
@@ -112,7 +107,7 @@ def test_pages_below_a_chunk_and_a_page_are_refused(layout, cap):
 
 
 def test_chunk_beyond_the_context_does_not_ask_for_more_pages(layout):
-    assert plan_capacity(layout, 512 << 20, 4, 256 + 16, 256, 2048).max_request_tokens == 256
+    assert plan_capacity(layout, 512 << 20, 4, 256 + 16, 256, 2048).num_pages == 18
 
 
 def test_no_slot_is_refused(layout):

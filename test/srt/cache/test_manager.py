@@ -6,6 +6,7 @@ from array import array
 
 import pytest
 
+from treadle.srt.cache.lease import PrefixHit
 from treadle.srt.cache.manager import CacheFacts, CacheManager
 from treadle.srt.cache.replay import ReplayRule, ReplayShape
 from treadle.srt.errors import InvariantBroken
@@ -60,7 +61,7 @@ def test_adoption_table(gemma_kinds, row):
     got = manager.admit((), tokens, cap, shape, 0)
     assert (got.hit.length, got.hit.replayed, got.hit.start) == (hit, replayed, start)
     assert n - got.hit.start == rows
-    assert len(got.pages) == hit // page
+    assert len(got.lease.pages) == hit // page
     assert len(manager.grow(got.lease, n)) == new
     assert 0 <= got.hit.replayed <= got.hit.length <= n - 1
     assert hit % 2 == 0  # B3
@@ -71,13 +72,19 @@ def test_refused_admission_leaves_no_trace(make_manager, make_ids):
     manager = make_manager(num_pages=9, num_slots=2)
     seed(manager, make_ids(1, 24))
     tokens = make_ids(1, 24, then=2, more=12)
-    before = (manager.stats(), [(n.tick, n.hits, n.key) for n in manager.tree.nodes()])
+    before = (
+        (manager.counters(), manager.gauges()),
+        [(n.tick, n.hits, n.key) for n in manager.tree.nodes()],
+    )
     assert manager.admit((), tokens, 35, FLAT, 9) is None
-    assert (manager.stats(), [(n.tick, n.hits, n.key) for n in manager.tree.nodes()]) == before
+    assert (
+        (manager.counters(), manager.gauges()),
+        [(n.tick, n.hits, n.key) for n in manager.tree.nodes()],
+    ) == before
     got = manager.admit((), tokens, 35, FLAT, 8)
-    before = manager.stats()
+    before = (manager.counters(), manager.gauges())
     assert manager.admit((), make_ids(3, 8), 7, FLAT, 0) is None
-    assert manager.stats() == before
+    assert (manager.counters(), manager.gauges()) == before
     manager.release(got.lease, None)
     manager.check()
 
@@ -113,9 +120,9 @@ def test_growth_evicts_or_changes_nothing(make_manager, make_ids):
     seed(manager, make_ids(1, 24))
     got = manager.admit((), make_ids(2, 40), 39, FLAT, 0)
     assert len(manager.grow(got.lease, 16)) == 4
-    before = manager.stats()
+    before = (manager.counters(), manager.gauges())
     assert manager.grow(got.lease, 40) is None
-    assert manager.stats() == before
+    assert (manager.counters(), manager.gauges()) == before
     assert len(manager.grow(got.lease, 32)) == 4
     assert len(manager.grow(got.lease, 30)) == 0
     assert manager.counters()["evicted_pages{kind=tail}"] == 2
@@ -168,7 +175,7 @@ def test_released_pages_and_slot_wait_for_the_step_in_flight(make_manager, make_
     assert manager.admit((), make_ids(2, 8), 7, FLAT, 0) is None
     manager.committed(3)
     manager.check()
-    assert manager.admit((), make_ids(2, 8), 7, FLAT, 6).slot == got.slot
+    assert manager.admit((), make_ids(2, 8), 7, FLAT, 6).lease.slot == got.lease.slot
 
 
 def test_lease_is_released_once(make_manager, make_ids):
@@ -219,14 +226,14 @@ def test_exact_request_stops_at_approximate_pages(make_manager, make_ids):
     text = make_ids(1, 16, then=2, more=16)
     seed(manager, text[:16])
     warm = run(manager, text)
-    assert (warm.hit.length, warm.exact, warm.generation) == (16, False, 1)
+    assert (warm.hit.length, warm.lease.approx) == (16, 1)
     manager.release(warm.lease, None)
     longer = array("i", [*text, *make_ids(3, 16)])
     assert manager.probe((), longer, 47, FLAT).length == 32
     strict = manager.probe((), longer, 47, EXACT)
-    assert (strict.length, strict.matched) == (16, 32)
+    assert strict.length == 16
     assert strict.dropped == (("exactness", 16),)
-    assert run(manager, longer).generation == 2
+    assert run(manager, longer).lease.approx == 2
     assert manager.gauges()["tree_nonexact_ratio"] == 8 / 12
 
 
@@ -235,14 +242,14 @@ def test_exact_replay_of_exact_pages_is_exact(make_manager, make_ids):
     manager = make_manager(windows=3)
     seed(manager, make_ids(1, 16))
     got = manager.admit((), make_ids(1, 16, then=2, more=8), 23, EXACT, 0)
-    assert (got.hit.length, got.hit.replayed, got.exact, got.generation) == (16, 9, True, 0)
+    assert (got.hit.length, got.hit.replayed, got.lease.approx) == (16, 9, 0)
 
 
 def test_hits_without_window_layers_are_exact_and_replay_nothing(make_manager, make_ids):
     manager = make_manager()
     seed(manager, make_ids(1, 16))
     got = manager.admit((), make_ids(1, 16, then=2, more=8), 23, FLAT, 0)
-    assert (got.hit.length, got.hit.start, got.hit.cost, got.exact) == (16, 16, 0, True)
+    assert (got.hit.length, got.hit.start, got.lease.approx) == (16, 16, 0)
 
 
 def test_exact_request_is_not_rebound_while_it_runs(make_manager, make_ids):
@@ -272,7 +279,7 @@ def test_request_rebound_to_approximate_pages_is_approximate_from_then_on(make_m
     manager.grow(cold.lease, 40)
     seed(manager, text[:16])
     held = run(manager, text[:32])
-    assert held.generation == 1
+    assert held.lease.approx == 1
     manager.publish(cold.lease, text, 32, None)
     assert cold.lease.approx == 1
     manager.publish(cold.lease, text, 40, None)
@@ -290,7 +297,7 @@ def test_mode_off_takes_and_counts_no_hit(make_manager, make_ids):
 def test_cache_that_is_off_neither_finds_nor_publishes(make_manager, make_ids):
     manager = make_manager(prefix_cache=False)
     seed(manager, make_ids(1, 32))
-    assert manager.probe((), make_ids(1, 32), 31, FLAT).matched == 0
+    assert manager.probe((), make_ids(1, 32), 31, FLAT) == PrefixHit(0, 0, ())
     assert manager.gauges()["pages{state=free}"] == 63
     assert manager.tree.roots() == []
 
@@ -301,7 +308,7 @@ def test_dropped_tokens_are_counted_by_reason(make_manager, make_ids):
     seed(manager, make_ids(1, 24))
     tokens = make_ids(1, 24, then=2, more=8)
     hit = manager.probe((), tokens, 13, FLAT)
-    assert (hit.length, hit.dropped, hit.dropped_reason) == (12, (("logprob", 12),), "logprob")
+    assert (hit.length, hit.dropped) == (12, (("logprob", 12),))
     short = manager.probe((), tokens, 7, FLAT)
     assert short.dropped == (("logprob", 20), ("short", 4))
     before = manager.counters()
@@ -338,7 +345,7 @@ def test_states_of_pages_add_up(make_manager, make_ids):
         "pages{state=private}": 1,
         "pages{state=quarantine}": 1,
     }
-    assert manager.stats().items() >= pages.items()
+    assert manager.gauges().items() >= pages.items()
 
 
 def test_publishing_pages_that_were_never_taken_is_caught(make_manager, make_ids):

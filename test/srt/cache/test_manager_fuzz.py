@@ -53,7 +53,7 @@ class Machine:
         if got is None:
             return
         assert got.hit == hint
-        assert got.slot not in [other.lease.slot for other in self.running]
+        assert got.lease.slot not in [other.lease.slot for other in self.running]
         self.waiting.pop(0)
         self.hits += got.hit.length > 0
         job.lease, job.was_admitted = got.lease, True
