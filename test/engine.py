@@ -59,7 +59,7 @@ class Engine:
             facts,
             HOST,
         )  # fmt: skip
-        self.runner = Runner.load(config, facts, path, 0, lambda done, total, label: None)
+        self.runner = Runner.load(config, facts, path, lambda done, total, label: None)
         ready = self.runner.capacity(0)
         cache_facts = CacheFacts(ready.num_pages, ready.num_slots, 4, True, "lru")
         self.cache = CacheManager(cache_facts, ReplayRule.from_config(facts, config.cache))

@@ -26,7 +26,7 @@ def load_runner(
     model = ModelSection(path=str(path), quantization=quantization, override_args=override)
     facts = load_model_config(path, override)
     config = resolve(ServerConfig(model, cache, SCHED), facts, HOST)
-    return Runner.load(config, facts, path, 0, lambda done, total, label: None)
+    return Runner.load(config, facts, path, lambda done, total, label: None)
 
 
 def small_cache(memory_bytes: int, page_size: int = 16) -> CacheSection:

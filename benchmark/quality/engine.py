@@ -58,7 +58,7 @@ class Engine:
         )
         model_config = load_model_config(path)
         config = resolve(config, model_config, read_host_facts())
-        return cls(Runner.load(config, model_config, path, 0, lambda done, total, label: None))
+        return cls(Runner.load(config, model_config, path, lambda done, total, label: None))
 
     def compare(
         self, tokens: Sequence[int], hit: int, slopes: Sequence[int]

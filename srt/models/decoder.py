@@ -91,6 +91,8 @@ def matrix_bytes(values: Mapping[str, Matrix]) -> int:
     """Bytes of all stored parameters."""
     total = 0
     for value in values.values():
-        packed = isinstance(value, Q8Weight)
-        total += value.data.nbytes + value.scales.nbytes if packed else value.nbytes  # type: ignore[union-attr]
+        if isinstance(value, Q8Weight):
+            total += value.data.nbytes + value.scales.nbytes
+        else:
+            total += value.nbytes
     return total

@@ -54,7 +54,7 @@ def _load(boot: Boot, launcher: Outbox) -> Runner:
     report = _ProgressReport(boot.rank, launcher)
     path = Path(boot.model_path)
     try:
-        return Runner.load(boot.config, boot.model_config, path, boot.rank, report)
+        return Runner.load(boot.config, boot.model_config, path, report)
     except (MemoryError, RuntimeError) as e:
         if isinstance(e, RuntimeError) and "allocate memory" not in str(e):
             raise

@@ -44,7 +44,7 @@ ProgressFn = Callable[[int, int, str], None]
 
 @dataclass(slots=True, eq=False)
 class Runner:
-    """`layout` says what the pools hold; `weight_bytes` is for the report at start."""
+    """`weight_bytes` is for the report at start."""
 
     config: ModelConfig
     model: Model
@@ -59,7 +59,6 @@ class Runner:
         config: ServerConfig,
         model_config: ModelConfig,
         path: Path,
-        rank: int,
         progress: ProgressFn,
     ) -> Runner:
         """Read the checkpoint, allocate the pools. `config` is resolved: no value is "auto".

@@ -101,7 +101,7 @@ def test_lack_of_memory_while_loading_names_the_flag(
 def test_progress_is_sent_a_few_times_per_second_and_at_the_end(
     hub: Hub, ends: Endpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def load(config: object, model: object, path: object, rank: int, progress) -> PlayedRunner:
+    def load(config: object, model: object, path: object, progress) -> PlayedRunner:
         for i in range(101):
             progress(i, 100, "x")
         return PlayedRunner()
