@@ -102,11 +102,6 @@ class GgufTensor:
     offset: int
     num_bytes: int
 
-    @property
-    def num_elements(self) -> int:
-        block, size = BLOCKS[self.ggml_type]
-        return self.num_bytes // size * block
-
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:

@@ -83,7 +83,6 @@ def model_config_from_gguf(file: GgufFile) -> ModelConfig:
         tie_embeddings="output.weight" not in file.tensors,
         window=keys.size("attention.sliding_window") if has_window else 0,
         layers=layers,
-        bos_id=_bos_id(file),
         eos_ids=_eos_ids(file),
         is_quantized=any(x.ggml_type.is_block_quantised for x in file.tensors.values()),
     )
@@ -234,11 +233,6 @@ def _llama3_divisor(rope: Rope, exponent: float) -> float:
         return rope.factor
     smooth = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
     return 1.0 / ((1.0 - smooth) / rope.factor + smooth)
-
-
-def _bos_id(file: GgufFile) -> int | None:
-    key = "tokenizer.ggml.bos_token_id"
-    return file.value(key, int) if key in file.metadata else None
 
 
 def _eos_ids(file: GgufFile) -> tuple[int, ...]:

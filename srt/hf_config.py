@@ -48,7 +48,6 @@ GEMMA3_DEFAULTS: dict[str, object] = {
     "rope_theta": 1e6,
     "sliding_window": 4096,
     "tie_word_embeddings": True,
-    "bos_token_id": 2,
     "eos_token_id": 1,
 }
 
@@ -156,7 +155,6 @@ def model_config_from_hf(
         tie_embeddings=config.value("tie_word_embeddings", bool, False),
         window=config.size("sliding_window") if has_window else 0,
         layers=layers,
-        bos_id=_bos_id(config),
         eos_ids=_eos_ids(generation) or _eos_ids(config),
         is_quantized=False,
     )
@@ -177,7 +175,7 @@ def _text_config(top: JsonObject, family: Family, override: dict[str, object]) -
         return JsonObject(top.source, {**family.defaults, **top.values, **override})
     outer = {
         key: top.values[key]
-        for key in ("tie_word_embeddings", "bos_token_id", "eos_token_id", "quantization_config")
+        for key in ("tie_word_embeddings", "eos_token_id", "quantization_config")
         if top.values.get(key) is not None
     }
     return JsonObject(text.source, {**family.defaults, **text.values, **outer, **override})
@@ -286,12 +284,6 @@ def _scaled(config: JsonObject, rope: JsonObject, theta: float) -> Rope:
             "original_max_position_embeddings", config.size("max_position_embeddings")
         ),
     )
-
-
-def _bos_id(config: JsonObject) -> int | None:
-    if config.values.get("bos_token_id") is None:
-        return None
-    return config.value("bos_token_id", int)
 
 
 def _eos_ids(source: JsonObject) -> tuple[int, ...]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import logging
 import sys
 
-LEVELS = ("debug", "info", "warning", "error", "critical")
-
 
 def setup_logging(level: str, process: str) -> None:
     """Replaces the root logger's handlers. `process` is the role with its rank, as `worker0`."""

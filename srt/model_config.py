@@ -39,9 +39,7 @@ class LayerConfig:
 class ModelConfig:
     """`window` counts the row itself: row p sees keys p-window+1 .. p. 0 when there is none."""
 
-    architecture: (
-        str  # "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "Gemma3ForCausalLM"
-    )
+    architecture: str  # a key of `models/registry.py`, such as "Gemma3ForCausalLM"
     model_type: str  # "llama", "qwen2", "qwen3", "gemma3_text"
     vocab_size: int
     hidden_size: int
@@ -62,7 +60,6 @@ class ModelConfig:
     tie_embeddings: bool
     window: int
     layers: tuple[LayerConfig, ...]
-    bos_id: int | None
     eos_ids: tuple[int, ...]
     is_quantized: bool  # the checkpoint's matrices are block-quantised (GGUF types below F16)
 

@@ -44,7 +44,6 @@ def toy_config(pattern: str = "ssgssg", window: int = 8, **sizes: int) -> ModelC
         tie_embeddings=True,
         window=window,
         layers=tuple(LayerConfig(kinds[x], Rope(bases[x])) for x in pattern),
-        bos_id=None,
         eos_ids=(),
         is_quantized=False,
     )

@@ -167,7 +167,6 @@ def test_generation_config_wins_for_end_ids():
     assert read(LLAMA, {"eos_token_id": [5, 7, 5]}).eos_ids == (5, 7)
     assert read(LLAMA, {}).eos_ids == (2,)
     assert read(LLAMA | {"eos_token_id": None}).eos_ids == ()
-    assert read(LLAMA | {"bos_token_id": None}).bos_id is None
 
 
 def test_override_replaces_keys_of_the_text_part():

@@ -44,7 +44,6 @@ def model(kinds: tuple[LayerKind, ...] = GEMMA_KINDS, window: int = 512) -> Mode
         tie_embeddings=True,
         window=window if has_window else 0,
         layers=tuple(LayerConfig(kind, Rope(1e4)) for kind in kinds),
-        bos_id=None,
         eos_ids=(),
         is_quantized=has_window,
     )

@@ -35,7 +35,6 @@ def gemma(gemma_kinds):
         tie_embeddings=True,
         window=512,
         layers=tuple(LayerConfig(kind, rope) for kind in gemma_kinds),
-        bos_id=2,
         eos_ids=(1,),
         is_quantized=True,
     )

@@ -49,7 +49,6 @@ def make_boot(folder: Path) -> Boot:
             LayerConfig(LayerKind.WINDOW, Rope(1e4)),
             LayerConfig(LayerKind.GLOBAL, Rope(1e6, "linear", 8.0)),
         ),
-        bos_id=None,
         eos_ids=(1, 2),
         is_quantized=False,
     )

@@ -32,7 +32,7 @@ MODEL = ModelConfig(
     intermediate_size=8, num_heads=1, num_kv_heads=1, head_dim=8, context_len=64,
     rms_norm_eps=1e-6, activation="silu", attention_scale=1.0, embed_scale=1.0, qkv_bias=False,
     o_bias=False, qk_norm=False, norm_plus_one=False, sandwich_norm=False, tie_embeddings=True,
-    window=0, layers=(LayerConfig(LayerKind.GLOBAL, Rope(1e4)),), bos_id=None, eos_ids=(256,),
+    window=0, layers=(LayerConfig(LayerKind.GLOBAL, Rope(1e4)),), eos_ids=(256,),
     is_quantized=False,
 )  # fmt: skip
 
