@@ -1,8 +1,8 @@
-"""ServerConfig: nested frozen sections, each default once, here; and `resolve`, which is pure.
+"""ServerConfig: nested frozen sections, each default once, here.
 
 Sections are passed down, never the whole. Flags are rows of `treadle/flags.py`; an alias or an
 ignored flag of another server never becomes a field. At most 60 fields in all.
-Values of "auto" or -1 are settled by `resolve` and never seen by the runtime.
+Values of "auto" or -1 that depend on model or machine are settled by `resolve.py`, which is pure.
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@
 Owns no behaviour beyond reading itself. Fields of type `array('i')` travel as raw little-endian
 int32 frames beside the JSON frame, because id lists as text are the one thing that costs.
 
-    tokenizer --GenerateRequest, AbortRequest, Flush--> scheduler --StepPlan, Shutdown--> workers
-    tokenizer <--TokenOutput, FlushDone, Ready, Stats-- scheduler <--StepResult, Ready--- worker 0
+    tokenizer --GenerateRequest, AbortRequest, AbortAll, Flush, StatsRequest--> scheduler
+    tokenizer <--TokenOutput, FlushDone, Stats-------------------------------- scheduler
+    scheduler --StepPlan--> workers          scheduler <--StepResult-- worker 0
+    all       --Ready, Progress, Failed--> launcher --Ready, Failed, Shutdown--> all
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, NewType
 
-PageId = NewType("PageId", int)
 SlotId = NewType("SlotId", int)
 RequestId = NewType("RequestId", str)
 
@@ -103,8 +104,8 @@ class StatsRequest:
 @dataclass(frozen=True, slots=True)
 class Stats:
     """Scheduler counters and gauges, read from state when asked. Keys are plain names
-    (`running`, `pages_free`, `prefix_hit_tokens`); `metrics.py` knows what each is called outside.
-    Keys with a label are spelled `name{label=value}`.
+    (`running`, `prefix_hit_tokens`), with a label `pages{state=free}`; `metric_names.py` knows what
+    each is called outside.
     """
 
     token: int
