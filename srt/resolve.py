@@ -187,8 +187,8 @@ def _ranges(config: ServerConfig, model: ModelConfig) -> Sequence[Range]:
 def _check(rows: Sequence[Range]) -> None:
     for flag, value, low, high in rows:
         if not low <= value <= high:
-            limit = f"at least {low:g}" if high == UNLIMITED else f"from {low:g} to {high:g}"
-            raise ConfigError(f"{flag} {value:g}: must be {limit}{_advice(flag)}")
+            limit = f"at least {low:g}" if high == UNLIMITED else f"from {low:g} to {high:.15g}"
+            raise ConfigError(f"{flag} {value:.15g}: must be {limit}{_advice(flag)}")
 
 
 def _advice(flag: str) -> str:

@@ -122,10 +122,22 @@ class _Note(argparse.Action):
 
 def _add_flags(group: argparse._ArgumentGroup, flags: tuple[Flag, ...]) -> None:
     for flag in flags:
-        group.add_argument(*flag.spellings, action=_Note, flag=flag, help=flag.help)
+        text = flag.help + _default(flag)
+        group.add_argument(*flag.spellings, action=_Note, flag=flag, help=text)
         if flag.negation:
             text = f"the opposite of {flag.spelling}"
             group.add_argument(flag.negation, action=_Note, flag=flag, help=text)
+
+
+def _default(flag: Flag) -> str:
+    """For the help: what holds without the flag, where that is a plain value."""
+    if not flag.field or flag.kind is Kind.SWITCH or "default" in flag.help:
+        return ""
+    section, name = flag.field.split(".")
+    value = getattr(getattr(ServerConfig(), section), name)
+    if value in ("", "{}", -1):  # by model or machine: settled at the launch, and logged then
+        return ""
+    return f"; default: {value:g}" if isinstance(value, float) else f"; default: {value}"
 
 
 def _from_environment(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> list[_Use]:

@@ -173,6 +173,7 @@ def test_windows_take_at_most_half_of_a_small_budget():
         ("cache", {"memory_bytes": 1 << 20}, "memory budget of 1048576 bytes does not hold"),
         ("cache", {"max_total_tokens": 500}, "max_total_tokens 500"),
         ("model", {"context_len": 0}, "--context-length 0: must be from 1 to 32768"),
+        ("model", {"context_len": 10_000_000}, "--context-length 10000000: must be from 1"),
         ("model", {"context_len": 40000}, "--json-model-override-args can raise that"),
         ("sched", {"max_running": 0}, "--max-running-requests 0: must be from 1"),
         ("sched", {"max_queued": 0}, "--max-queued-requests 0: must be at least 1"),

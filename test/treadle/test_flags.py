@@ -96,6 +96,13 @@ def test_help_has_a_group_per_section_with_every_spelling():
     assert {s for f in ALL for s in (*f.spellings, f.negation) if s} <= words
 
 
+def test_help_tells_plain_defaults_and_leaves_out_those_of_model_or_machine():
+    text = " ".join(build_parser("treadle serve", positional_model=True).format_help().split())
+    for words in ("--host TEXT bind address; default: 127.0.0.1", "even; default: 16"):
+        assert words in text
+    assert "default: -1" not in text
+
+
 # What `surface.md` 1.1-1.6 asks of a first release, by the spelling that recipes use.
 P0 = """
 --model-path --model --tokenizer-path --tokenizer --load-format --context-length --max-model-len
