@@ -28,7 +28,7 @@ from benchmark.quality import served
 from benchmark.quality.drift import Drift, nll, row_kl, summarise, table
 from benchmark.quality.engine import Engine
 from benchmark.quality.texts import Text, load_texts
-from benchmark.serving.servers import Server, treadle_spec
+from benchmark.serving.servers import Server, stop_servers_on_term, treadle_spec
 from torch import Tensor
 
 from treadle.srt.checkpoint import resolve_path
@@ -40,6 +40,7 @@ PARTS = ("engine", "served")
 
 def main() -> None:
     args = _arguments()
+    stop_servers_on_term()
     environment = Environment.read(PACKAGES)
     path = resolve_path(args.model)
     texts = _encoded(path, max(args.hits) + max(args.new_tokens, served.PROMPT_TAIL))[: args.texts]

@@ -28,7 +28,14 @@ from pathlib import Path
 from benchmark.environment import Environment, describe_file, write_result
 from benchmark.serving import report
 from benchmark.serving.sections import SECTIONS, Bench
-from benchmark.serving.servers import Server, Spec, llama_spec, llama_version, treadle_spec
+from benchmark.serving.servers import (
+    Server,
+    Spec,
+    llama_spec,
+    llama_version,
+    stop_servers_on_term,
+    treadle_spec,
+)
 
 OURS = "treadle"
 PACKAGES = ("torch", "numpy")
@@ -49,6 +56,7 @@ def main() -> None:
     names = args.sections.split(",")
     if unknown := [name for name in names if name not in SECTIONS]:
         raise SystemExit(f"unknown section {unknown[0]}; there are {', '.join(SECTIONS)}")
+    stop_servers_on_term()
     environment = Environment.read(PACKAGES)
     began = time.monotonic()
     bench = Bench(args.rounds, args.seed)

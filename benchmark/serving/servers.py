@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import IO
 
 import psutil
@@ -133,6 +133,15 @@ class Server:
             return exchange(self.port, "GET", self.spec.ready_path)[0] == 200
         except OSError:
             return False
+
+
+def stop_servers_on_term() -> None:
+    """Make SIGTERM an exception, so that servers are stopped on the way out."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
 
 
 def _open_log() -> IO[bytes]:

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 from .command_line import parse_command_line
 from .srt.errors import TreadleError
-from .srt.procs.launcher import launch
-from .srt.procs.replica import Programs
+from .srt.procs.launcher import Programs, launch
 
 PROGRAM = "python -m treadle.launch_server"
 

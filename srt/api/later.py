@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from ..errors import NotSupported
+from .reading import decode
 from .schema import SamplingFields
 
 OFF: tuple[object, ...] = (None, False, 0, "", [], {})
@@ -110,8 +111,8 @@ def refuse(data: bytes, fields: type[CommonLater]) -> None:
 
 
 def refuse_prompt_logprobs(data: bytes) -> None:
-    """Here 0 is not off: it asks for the prompt's own tokens."""
-    value = msgspec.json.decode(data, type=PromptLogprobs).prompt_logprobs
+    """Here 0 is not off: it asks for the prompt's own tokens. Raises BadRequest, NotSupported."""
+    value = decode(data, PromptLogprobs).prompt_logprobs
     if value is not None and value is not False:
         raise not_supported("prompt_logprobs")
 

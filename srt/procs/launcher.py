@@ -18,7 +18,8 @@ from ..net.ipc import Hub, make_endpoints
 from ..resolve import resolve
 from .boot import Boot
 from .children import Signals
-from .replica import Programs, Replica
+from .replica import Programs as Programs  # a part of `launch`'s signature
+from .replica import Replica
 from .run_folder import RunFolder
 
 log = logging.getLogger(__name__)
