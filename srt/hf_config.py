@@ -125,12 +125,7 @@ def model_config_from_hf(
     hidden_size = config.size("hidden_size")
     head_dim = config.size("head_dim", max(hidden_size // num_heads, 1))
     is_gemma = family is GEMMA3
-    has_bias = config.value("attention_bias", bool, False)
-    if is_gemma and has_bias:
-        raise config.unsupported("attention_bias", "false")
-    scalar = config.value("query_pre_attn_scalar", float, float(head_dim)) if is_gemma else head_dim
-    if scalar <= 0:
-        raise config.unsupported("query_pre_attn_scalar", "a positive number")
+    has_bias = _has_bias(config, is_gemma=is_gemma)
     layers = _layers(config, is_gemma=is_gemma)
     has_window = any(x.kind is LayerKind.WINDOW for x in layers)
     return ModelConfig(
@@ -145,7 +140,7 @@ def model_config_from_hf(
         context_len=config.size("max_position_embeddings"),
         rms_norm_eps=config.value("rms_norm_eps", float, 1e-6),
         activation=_activation(config, is_gemma=is_gemma),
-        attention_scale=scalar**-0.5,
+        attention_scale=_attention_scale(config, head_dim, is_gemma=is_gemma),
         embed_scale=hidden_size**0.5 if is_gemma else 1.0,
         qkv_bias=family is QWEN2 or has_bias,
         o_bias=has_bias and family is not QWEN2,
@@ -185,6 +180,21 @@ def _refuse_unsupported(config: JsonObject) -> None:
     for key, allowed in NEUTRAL.items():
         if config.values.get(key) is not None and config.values[key] not in allowed:
             raise config.unsupported(key, ", ".join(repr(x) for x in allowed) or "null")
+
+
+def _has_bias(config: JsonObject, *, is_gemma: bool) -> bool:
+    found = config.value("attention_bias", bool, False)
+    if is_gemma and found:
+        raise config.unsupported("attention_bias", "false")
+    return found
+
+
+def _attention_scale(config: JsonObject, head_dim: int, *, is_gemma: bool) -> float:
+    key = "query_pre_attn_scalar"
+    scalar = config.value(key, float, float(head_dim)) if is_gemma else float(head_dim)
+    if scalar <= 0:
+        raise config.unsupported(key, "a positive number")
+    return float(scalar**-0.5)
 
 
 def _activation(config: JsonObject, *, is_gemma: bool) -> str:

@@ -114,16 +114,17 @@ class SamplingReader:
             stop_token_ids=self._stop_ids(fields, check),
             logit_bias=self._bias(fields, check),
         )
-        interval = fields.stream_interval
         return Sampling(
             params,
             self._rules(fields, check),
             cap,
             n=check.count("n", fields.n, 1, (1, MAX_CHOICES)),
-            stream_interval=None
-            if interval is None
-            else check.count("stream_interval", interval, 1, (1, INT32_MAX)),
+            stream_interval=self._interval(fields, check),
         )
+
+    def _interval(self, fields: SamplingFields, check: _Checker) -> int | None:
+        asked = fields.stream_interval
+        return None if asked is None else check.count("stream_interval", asked, 1, (1, INT32_MAX))
 
     def _cap(self, fields: SamplingFields, check: _Checker) -> OutputCap:
         asked, path = fields.max_new_tokens, check.dialect.path("max_new_tokens")
