@@ -10,6 +10,7 @@ import tomllib
 from array import array
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -24,7 +25,10 @@ SOURCES = sorted(
     {p.resolve() for p in CODE} | set((ROOT / "test").glob("**/*.py"))
     | set((ROOT / "benchmark").glob("**/*.py"))
 )  # fmt: skip
+CPP = sorted([*(ROOT / "kernels/cpu").glob("*.cpp"), *(ROOT / "kernels/cpu").glob("*.h")])
+PROSE = [*ROOT.glob("*.md"), *ROOT.glob("*/*.md")]
 MAX_LINES = 400
+MAX_FUNCTION_LINES = 40  # docstring not counted
 FORBIDDEN = (
     "seq_group", "num_cached_tokens", "device_len", "extend_len", "forward_mode", "block_table",
     "token_to_kv", "out_cache_loc", "req_pool_idx", "table_idx", "memory_pool", "tree_cache",
@@ -48,6 +52,25 @@ def test_file_is_small_and_says_what_it_owns(path: Path):
         assert ast.get_docstring(ast.parse(text)), "no module docstring"
 
 
+def test_cpp_files_are_small():
+    for path in CPP:
+        assert path.read_text().count("\n") <= MAX_LINES, path
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_functions_are_short(path: Path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert _num_lines(node) <= MAX_FUNCTION_LINES, f"{path}:{node.lineno} {node.name}"
+
+
+def _num_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    assert function.end_lineno is not None
+    docstring = function.body[0].end_lineno if ast.get_docstring(function) else None
+    skipped = 0 if docstring is None else docstring - function.body[0].lineno + 1
+    return function.end_lineno - function.lineno + 1 - skipped
+
+
 @pytest.mark.parametrize("folder", ["srt", "kernels"])
 def test_package_init_files_are_empty(folder: str):
     for path in (ROOT / folder).glob("**/__init__.py"):
@@ -57,7 +80,7 @@ def test_package_init_files_are_empty(folder: str):
 def test_forbidden_words_are_absent():
     here = Path(__file__).resolve()
     pattern = re.compile(r"\b(" + "|".join(FORBIDDEN) + r")\b")
-    for path in SOURCES:
+    for path in (*SOURCES, *CPP, *PROSE):
         if path != here:
             found = pattern.search(path.read_text())
             assert not found, f"{path}: {found}"
@@ -92,9 +115,10 @@ def test_only_workers_import_torch(module: str):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_public_names_exist():
-    for name in treadle.__all__:
-        assert hasattr(treadle, name)
+def test_public_names_are_a_list():
+    own = {name for name, value in vars(treadle).items() if not isinstance(value, ModuleType)}
+    hidden = {name for name in own if name.startswith("_")} - {"__version__"}
+    assert set(treadle.__all__) == own - hidden - {"annotations"}
 
 
 def test_version_agrees_with_pyproject_and_changelog():
@@ -122,6 +146,25 @@ def test_every_message_is_a_frozen_dataclass_with_one_tag():
 
 def test_int_arrays_are_32_bit():
     assert array("i").itemsize == 4
+
+
+def test_every_operator_family_is_a_quadruple():
+    """Reference, backend, test and bench share a stem; the tile is a part of two references."""
+    ops = (ROOT / "kernels/ops.py").read_text()
+    for path in (ROOT / "kernels/reference").glob("*.py"):
+        stem = path.stem
+        if stem in ("__init__", "attention_tile"):
+            continue
+        assert re.search(rf"\b{stem}\b", ops), f"{stem} is not in ops.py"
+        assert (ROOT / f"test/kernels/test_{stem}.py").exists(), stem
+        assert (ROOT / f"benchmark/kernels/bench_{stem}.py").exists(), stem
+        has_backend = (ROOT / f"kernels/cpu/{stem}.py").exists()
+        assert has_backend or stem == "gguf_quant", f"{stem} has no backend"
+
+
+def test_exceptions_to_the_mirror_rule_exist():
+    for name in WITHOUT_MIRROR:
+        assert (ROOT / name).exists(), name
 
 
 def test_every_module_has_a_mirrored_test():

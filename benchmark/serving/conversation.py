@@ -1,4 +1,4 @@
-"""The steps of an agent conversation, as token ids that any server can be given.
+r"""The steps of an agent conversation, as token ids that any server can be given.
 
     turn 1 - turn 2 - turn 3 - turn 4 - turn 5 - turn 6 - back - again
                            \                                 \

@@ -39,8 +39,7 @@ def window_attention(  # noqa: PLR0913 - one tensor of the pool each
     of threads.
     """
     if q.dtype is torch.float64:
-        pool = ring_k, ring_v, tags
-        return reference.window_attention(q, k, v, *pool, runs, window, scale)
+        return reference.window_attention(q, k, v, ring_k, ring_v, tags, runs, window, scale)
     rows, heads, head_dim = q.shape
     slots, ring_rows, kv_heads, pool_head_dim = ring_k.shape
     check_heads(heads, kv_heads, head_dim, pool_head_dim)
@@ -53,14 +52,13 @@ def window_attention(  # noqa: PLR0913 - one tensor of the pool each
     ):
         raise ValueError(f"k {k.shape}, v {v.shape}, rings {ring_k.shape}, tags {tags.shape}")
     k_stride = row_stride(k, kv_heads, head_dim, "k")
-    v_stride = row_stride(v, kv_heads, head_dim, "v")
     out = torch.empty(rows, heads, head_dim)
     args = array(
         "q",
         (
             *FAULT_ENTRIES,
             *(q.data_ptr(), row_stride(q, heads, head_dim, "q"), rows, heads, kv_heads, head_dim),
-            *(k.data_ptr(), k_stride, v.data_ptr(), v_stride, k_rows),
+            *(k.data_ptr(), k_stride, v.data_ptr(), row_stride(v, kv_heads, head_dim, "v"), k_rows),
             *(ring_k.data_ptr(), ring_v.data_ptr(), pool_is_bf16(ring_k, ring_v)),
             *(tags.data_ptr(), slots, ring_rows, runs.data_ptr(), num_runs),
             *(window, out.data_ptr(), torch.get_num_threads()),
