@@ -26,6 +26,11 @@ CPU_FLAGS = (
     "avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_int8",
     "amx_bf16",
 )  # fmt: skip
+VARIABLES = (
+    "TREADLE_KERNELS",
+    "TREADLE_CPU_ISA",
+    "OMP_WAIT_POLICY",
+)  # change the arithmetic's speed
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ class Environment:
     cpu_flags: tuple[str, ...]
     memory_gib: float
     versions: dict[str, str]
+    variables: dict[str, str]
     load: float
 
     @classmethod
@@ -56,17 +62,20 @@ class Environment:
             memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
             versions={"python": platform.python_version()}
             | {name: metadata.version(name) for name in packages},
+            variables={name: os.environ[name] for name in VARIABLES if name in os.environ},
             load=round(os.getloadavg()[0], 2),
         )
 
 
-def describe_file(path: Path) -> str:
-    """Name, size and hash of a model file."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return f"{path.name}, {path.stat().st_size} bytes, sha256 {digest.hexdigest()[:16]}"
+def describe_model(path: Path) -> str:
+    """Name, size and hash of a model file, or of the files of a folder in order of their names."""
+    digest, size = hashlib.sha256(), 0
+    for part in sorted(path.iterdir()) if path.is_dir() else [path]:
+        with part.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+                size += len(block)
+    return f"{path.name}, {size} bytes, sha256 {digest.hexdigest()[:16]}"
 
 
 def tracked_files() -> list[Path]:

@@ -1,6 +1,6 @@
 """An agent's turns, prefill, decode and parallel requests on our server and llama.cpp's.
 
-    python -m benchmark.serving.agent_turns --model FILE.gguf --llama-server PATH \\
+    python -m benchmark.serving.agent_turns [--model FILE.gguf] --llama-server PATH \\
         [--sections turns,prefill,decode,parallel] [--rounds 5] [--threads 2] [--out agent_turns]
 
 Run from the root of the repository, on a machine that does nothing else. Every step runs on all
@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmark.environment import Environment, describe_file, write_result
+from benchmark.environment import Environment, describe_model, write_result
 from benchmark.serving import report
 from benchmark.serving.sections import SECTIONS, Bench
 from benchmark.serving.servers import (
@@ -36,6 +36,8 @@ from benchmark.serving.servers import (
     stop_servers_on_term,
     treadle_spec,
 )
+
+from treadle.srt.checkpoint import resolve_path
 
 OURS = "treadle"
 PACKAGES = ("torch", "numpy")
@@ -70,7 +72,7 @@ def main() -> None:
     print(report.table(lines))
     result = {
         "environment": environment,
-        "model": describe_file(args.model),
+        "model": describe_model(args.model),
         "peer": llama_version(args.llama_server) if args.llama_server else "",
         "threads": args.threads,
         "rounds": args.rounds,
@@ -113,7 +115,7 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--model", type=Path, required=True, help="GGUF file that both servers load")
+    add("--model", type=resolve_path, default="demo:gemma3-270m", help="GGUF file for all servers")
     add("--llama-server", type=Path, help="the peer's program; its libraries lie beside it")
     add("--treadle-cmd", default=f"{sys.executable} -m treadle.launch_server")
     add("--llama-args", default="", help="further flags of the peer")
