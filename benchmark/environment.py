@@ -67,7 +67,7 @@ class Environment:
         )
 
 
-def describe_model(path: Path) -> str:
+def describe_file(path: Path) -> str:
     """Name, size and hash of a model file, or of the files of a folder in order of their names."""
     digest, size = hashlib.sha256(), 0
     for part in sorted(path.iterdir()) if path.is_dir() else [path]:

@@ -23,7 +23,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmark.environment import Environment, describe_model, write_result
+from benchmark.environment import Environment, describe_file, write_result
 from benchmark.quality import served
 from benchmark.quality.drift import Drift, nll, row_kl, summarise, table
 from benchmark.quality.engine import Engine
@@ -47,7 +47,7 @@ def main() -> None:
     began = time.monotonic()
     result: dict[str, object] = {
         "environment": environment,
-        "model": describe_model(path),
+        "model": describe_file(path),
         "quantization": args.quantization,
         "threads": args.threads,
         "notes": args.note,

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmark.environment import Environment, describe_model, write_result
+from benchmark.environment import Environment, describe_file, write_result
 from benchmark.serving import report
 from benchmark.serving.sections import SECTIONS, Bench
 from benchmark.serving.servers import (
@@ -72,7 +72,7 @@ def main() -> None:
     print(report.table(lines))
     result = {
         "environment": environment,
-        "model": describe_model(args.model),
+        "model": describe_file(args.model),
         "peer": llama_version(args.llama_server) if args.llama_server else "",
         "threads": args.threads,
         "rounds": args.rounds,
