@@ -140,7 +140,7 @@ def test_every_message_is_a_frozen_dataclass_with_one_tag():
     assert len(set(messages.TAGS.values())) == len(messages.TAGS)
     for cls in messages.TAGS.values():
         assert is_dataclass(cls)
-        assert cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
+        assert cls.__dataclass_params__.frozen
         assert "__slots__" in vars(cls)
 
 

@@ -61,9 +61,11 @@ class Server:
         return [p for p in alive if p.status() != psutil.STATUS_ZOMBIE]
 
     def close(self) -> None:
-        for process in [self.process, *self.children]:
-            if psutil.pid_exists(process.pid):
-                process.kill()
+        if self.process.poll() is None:
+            self.process.kill()
+        for child in self.children:
+            if psutil.pid_exists(child.pid):
+                child.kill()
         self.process.wait(WAIT_S)
         self._reader.join(WAIT_S)
         assert self.process.stderr is not None

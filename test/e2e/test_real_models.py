@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import openai
 import pytest
+from openai.types.chat import ChatCompletionMessageParam
 
 from test.e2e.conftest import StartServer
 from test.e2e.server import Server
@@ -87,12 +88,14 @@ def test_batching_and_chunks_do_not_change_a_greedy_token(serve: StartServer):
 def test_window_free_model_hits_exactly_and_the_openai_sdk_streams(serve: StartServer):
     server = serve(SMOLLM, *MEMORY)
     client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
-    question = [{"role": "user", "content": "Name the capital city of France."}]
+    question: list[ChatCompletionMessageParam] = [
+        {"role": "user", "content": "Name the capital city of France."}
+    ]
 
     def ask() -> tuple[str, openai.types.CompletionUsage]:
         stream = client.chat.completions.create(
             model="any",
-            messages=question,  # type: ignore[arg-type]
+            messages=question,
             max_tokens=16,
             temperature=0,
             stream=True,

@@ -67,8 +67,8 @@ async def idle_state(server: Server) -> dict[str, float]:
     async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
         assert (await http.post("/flush_cache", params={"timeout": 60})).status_code == 200
         metrics = (await http.get("/metrics")).text
-    names = ("treadle:pages|free", "treadle:window_slots|free", "sglang:num_running_reqs")
-    names += ("sglang:num_queue_reqs", "treadle:cache_invariant_failures_total")
+    names = ["treadle:pages|free", "treadle:window_slots|free", "sglang:num_running_reqs"]
+    names += ["sglang:num_queue_reqs", "treadle:cache_invariant_failures_total"]
     state = {name: gauge(metrics, name) for name in names}
     return state | {"open_files": float(sum(p.num_fds() for p in server.children))}
 

@@ -37,7 +37,7 @@ def _use_isa(wanted: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     A library chooses once, when it is first called; a copy chooses anew.
     """
     monkeypatch.setenv("TREADLE_CPU_ISA", wanted)
-    library = ctypes.CDLL(shutil.copy(lib.library()._name, folder / f"{wanted}.so"))
+    library = ctypes.CDLL(str(shutil.copy(lib.library()._name, folder / f"{wanted}.so")))
     library.treadle_isa.restype = ctypes.c_char_p
     if library.treadle_isa().decode() != wanted:
         pytest.skip(f"this processor has no {wanted}")

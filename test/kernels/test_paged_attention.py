@@ -31,7 +31,7 @@ SMALL = Shape(heads=4, kv_heads=2, head_dim=16)
 EVERYTHING = 1 << 40
 F32, F64, BF16 = torch.float32, torch.float64, torch.bfloat16
 # scores reach 16, and a float32 sum of 256 products is off by up to 1e-6 of that
-CLOSE = {"atol": 3e-5, "rtol": 1e-5}
+ATOL, RTOL = 3e-5, 1e-5
 
 
 def in_chunks(op: PagedOp, stream: Stream, cuts: Sequence[int], pages: Pages) -> Tensor:
@@ -62,9 +62,9 @@ def test_cpu_is_the_reference(shape: Shape, dtype: torch.dtype, page_size: int, 
     stream = make_stream(shape, 440, seed=3)
     pages = pages_for(stream, dtype, page_size)
     got = in_chunks(cpu, stream, [330, 331], pages)
-    torch.testing.assert_close(got, in_chunks(reference, stream, [], pages), **CLOSE)
+    torch.testing.assert_close(got, in_chunks(reference, stream, [], pages), atol=ATOL, rtol=RTOL)
     exact = naive_attention(stream, EVERYTHING, 0, dtype).float()
-    torch.testing.assert_close(got, exact, **CLOSE)
+    torch.testing.assert_close(got, exact, atol=ATOL, rtol=RTOL)
 
 
 @OPS

@@ -31,7 +31,7 @@ SMALL = Shape(heads=4, kv_heads=2, head_dim=16)
 WINDOW, RING = 70, 80
 F32, F64, BF16 = torch.float32, torch.float64, torch.bfloat16
 # scores reach 16, and a float32 sum of 256 products is off by up to 1e-6 of that
-CLOSE = {"atol": 3e-5, "rtol": 1e-5}
+ATOL, RTOL = 3e-5, 1e-5
 
 
 def in_chunks(
@@ -71,9 +71,9 @@ def test_cpu_is_the_reference(shape: Shape, dtype: torch.dtype, window: int, cpu
     rings = [make_rings(shape, 2, window + 16, dtype) for _ in range(2)]
     want = in_chunks(reference, stream, [330, 331], rings[0], window)
     got = in_chunks(cpu, stream, [330, 331], rings[1], window)
-    torch.testing.assert_close(got, want, **CLOSE)
+    torch.testing.assert_close(got, want, atol=ATOL, rtol=RTOL)
     exact = naive_attention(stream, window, 0, dtype).float()
-    torch.testing.assert_close(got, exact, **CLOSE)
+    torch.testing.assert_close(got, exact, atol=ATOL, rtol=RTOL)
     assert_same_rings(rings[1], rings[0])
 
 
@@ -157,7 +157,7 @@ def test_floor_hides_lower_positions(op: WindowOp, floor: int):
     parts = [window_step(op, [span], rings, WINDOW)[0]]
     parts += window_step(op, [Span(stream, 1, 120, 200, floor=floor)], rings, WINDOW)
     want = naive_attention(stream, WINDOW, floor)[floor:].float()
-    torch.testing.assert_close(torch.cat(parts), want, **CLOSE)
+    torch.testing.assert_close(torch.cat(parts), want, atol=ATOL, rtol=RTOL)
 
 
 @OPS

@@ -132,7 +132,7 @@ def test_automatic_chunk_grows_with_the_replay_and_not_for_exact_mode():
 
 
 def test_chunk_that_cannot_hold_a_replay_is_refused_unless_there_are_no_hits():
-    small = {"chunk_tokens": 960}
+    small: dict[str, object] = {"chunk_tokens": 960}
     with pytest.raises(ConfigError, match="--chunked-prefill-size 960: .* less than 976"):
         resolve(config(sched=small), GEMMA, HOST)
     without = config(sched=small, cache={"prefix_cache": False})

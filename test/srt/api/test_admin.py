@@ -21,7 +21,7 @@ async def start(bench: Bench, body: dict[str, object]) -> asyncio.Task[object]:
 
 
 async def test_abort_is_exact_by_choice_prompt_or_request(bench: Bench):
-    two = {"text": "a", "rid": "ab", "sampling_params": {"n": 2}}
+    two: dict[str, object] = {"text": "a", "rid": "ab", "sampling_params": {"n": 2}}
     first, second = await start(bench, {"text": "a", "rid": "abc"}), await start(bench, two)
     counts = [
         (await bench.post("/abort_request", {"rid": rid})).json()["num_aborted"]

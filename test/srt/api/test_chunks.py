@@ -18,7 +18,7 @@ TEXT = '"quoted"\n\\ € \u2028 \U0001f600 \x00'
 @pytest.mark.parametrize("has_running_usage", [False, True])
 def test_chunks_are_one_line_of_json(has_running_usage: bool):
     usage = UsageSum(make_choices([3], 2), has_cache_report=True)
-    head = {"id": TEXT, "model": "m"}
+    head: dict[str, object] = {"id": TEXT, "model": "m"}
     chunks = ChunkSpelling(head, usage, has_running_usage=has_running_usage)
     fields = b'"text":' + orjson.dumps(TEXT)
     for ending in (None, Ending("stop", TEXT), Ending("stop", 5), Ending("length")):

@@ -31,11 +31,8 @@ async def test_put_is_the_same(bench: Bench):
 
 
 async def test_default_limit_is_128_null_is_the_context(bench: Bench):
-    options = {"ignore_eos": True}
-    await bench.post(PATH, {"input_ids": [1], "sampling_params": options})
-    await bench.post(
-        PATH, {"input_ids": [1], "sampling_params": {**options, "max_new_tokens": None}}
-    )
+    for options in ({"ignore_eos": True}, {"ignore_eos": True, "max_new_tokens": None}):
+        await bench.post(PATH, {"input_ids": [1], "sampling_params": options})
     await bench.post(PATH, {"input_ids": [1] * 150, "sampling_params": options})
     assert [r.sampling.max_new_tokens for r in bench.engine.requests] == [128, 199, 50]
 
@@ -102,8 +99,8 @@ async def test_stop_strings_ids_and_trimming(bench: Bench):
     body = (await bench.post(PATH, {**base, **by_id})).json()
     assert body["text"] == "he"
     assert body["meta_info"]["finish_reason"] == {"type": "stop", "matched": ord("l")}
-    by_id["sampling_params"]["no_stop_trim"] = True
-    assert (await bench.post(PATH, {**base, **by_id})).json()["text"] == "hel"
+    kept = {"sampling_params": {"stop_token_ids": [ord("l")], "no_stop_trim": True}}
+    assert (await bench.post(PATH, {**base, **kept})).json()["text"] == "hel"
 
 
 async def test_special_tokens_are_shown_when_asked(bench: Bench):

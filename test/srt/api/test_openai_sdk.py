@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 import openai
 import pytest
+from openai.types.chat import ChatCompletionMessageParam, ChatCompletionStreamOptionsParam
 
 from test.serving import READY, FakeEngine, make_service
 from treadle.srt.api.app import make_app
 from treadle.srt.config import NetSection
 from treadle.srt.procs.http_server import HttpServer, bind
 
-MESSAGES = [{"role": "user", "content": "hi"}]
+MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 
 
 @dataclass
@@ -58,9 +59,11 @@ def test_sdk_reads_answers_streams_and_logprobs(served: Served):
     chat = served.client.chat.completions
     whole = chat.create(model="x", messages=MESSAGES, logprobs=True, top_logprobs=2, n=2)
     assert [choice.message.content for choice in whole.choices] == ["hello", "hello"]
-    assert whole.choices[0].logprobs.content[0].top_logprobs[1].token == "i"
+    logprobs = whole.choices[0].logprobs
+    assert logprobs is not None and logprobs.content is not None
+    assert logprobs.content[0].top_logprobs[1].token == "i"
     assert whole.usage.prompt_tokens_details.cached_tokens == 3
-    options = {"include_usage": True}
+    options: ChatCompletionStreamOptionsParam = {"include_usage": True}
     chunks = list(chat.create(model="x", messages=MESSAGES, stream=True, stream_options=options))
     assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == "hello"
     assert chunks[-1].usage.completion_tokens == 6

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from array import array
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,9 @@ class Machine:
 
     def __init__(self, manager, seed):
         self.manager, self.random = manager, random.Random(seed)
-        self.memory = {page: [None] * P for page in range(1, manager.facts.num_pages)}
+        self.memory: dict[int, list[Any]] = {
+            page: [None] * P for page in range(1, manager.facts.num_pages)
+        }
         self.waiting, self.running = [], []
         self.flight = None  # (step, [(job, lease, start, end, page table)])
         self.step = self.done = self.preempted = self.hits = 0

@@ -136,7 +136,7 @@ def test_default_shape_out_of_range_ends_the_launch(gemma_kinds, shape):
 
 def test_unsettled_saving_ends_the_launch():
     with pytest.raises(ConfigError, match="adopt_min_saving -1"):
-        ReplayRule.from_config(None, CacheSection())
+        ReplayRule.from_config(None, CacheSection())  # type: ignore[arg-type]
 
 
 def test_trim_of_upper_layers_is_another_shape_of_the_schedule():
@@ -157,9 +157,9 @@ KINDS = st.lists(st.sampled_from([G, W]), min_size=1, max_size=7).map(tuple)
 def fresh_rows(kinds, window, alive, hit):
     """What each of two rows from `hit` on depends on: nested keys, or None where a key that a
     cold run has is missing from the rings."""
-    rows = {p: ("x", p) for p in range(max(0, hit - alive[0]), hit + 2)}
+    rows: dict[int, object] = {p: ("x", p) for p in range(max(0, hit - alive[0]), hit + 2)}
     for layer, kind in enumerate(kinds):
-        out = {}
+        out: dict[int, object] = {}
         for p in [p for p in rows if p >= hit - alive[layer + 1]]:
             low = max(0, p - window + 1) if kind is W else p
             out[p] = hash((layer, tuple(rows.get(q) for q in range(low, p + 1))))

@@ -54,7 +54,8 @@ async def test_events_are_lines_between_blank_lines_and_close_runs_once():
 
 
 async def test_disconnect_stops_the_producer():
-    wire, ended = Wire(), []
+    wire = Wire()
+    ended: list[str] = []
     stream = EventStream(endless(ended), lambda: ended.append("close"))
     task = asyncio.create_task(stream({}, wire.receive, wire.send))
     while not wire.body:
@@ -72,7 +73,8 @@ async def test_closed_socket_is_no_error():
 
 
 async def test_cancelled_response_closes():
-    wire, ended = Wire(), []
+    wire = Wire()
+    ended: list[str] = []
     stream = EventStream(endless(ended), lambda: ended.append("close"))
     task = asyncio.create_task(stream({}, wire.receive, wire.send))
     while not wire.body:

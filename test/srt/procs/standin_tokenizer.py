@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from standin import serve
+from standin import serve  # type: ignore[import-not-found]  # the folder is on the path
 
 from treadle.srt.procs.boot import run_child
 

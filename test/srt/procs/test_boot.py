@@ -68,7 +68,7 @@ def boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Boot:
     feed(monkeypatch, write_boot(boot))
     monkeypatch.setattr(boot_module, "setup_logging", lambda level, process: None)
     monkeypatch.setattr(boot_module, "watch_parent", lambda boot, *, has_clients: None)
-    monkeypatch.setattr(boot_module.setproctitle, "setproctitle", lambda title: None)
+    monkeypatch.setattr("setproctitle.setproctitle", lambda title: None)
     return boot
 
 

@@ -7,7 +7,6 @@ import logging
 import pytest
 
 from treadle.srt.messages import Progress
-from treadle.srt.procs import progress
 from treadle.srt.procs.progress import LoadingProgress
 
 
@@ -27,7 +26,7 @@ def test_lines_elsewhere_come_at_most_every_interval(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     clock = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
     lines = LoadingProgress(is_terminal=False)
     with caplog.at_level(logging.INFO):
         for second in range(12):

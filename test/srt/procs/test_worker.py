@@ -77,7 +77,7 @@ def test_message_for_somebody_else_is_a_bug(hub: Hub, ends: Endpoints):
     inbox = hub.inbox(ends.workers[0])
     tell(hub, ends.workers[0], Flush(1))
     with pytest.raises(InvariantBroken, match="cannot handle Flush"):
-        worker.execute_plans(inbox, PlayedRunner(), None)
+        worker.execute_plans(inbox, PlayedRunner(), None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_lack_of_memory_while_loading_names_the_flag(
     def load(*args: object) -> None:
         raise error
 
-    monkeypatch.setattr(worker.Runner, "load", load)
+    monkeypatch.setattr("treadle.srt.worker.runner.Runner.load", load)
     with pytest.raises(ConfigError, match="out of memory while loading: lower --kv-cache-memory"):
         worker.serve(replace(make_boot(tmp_path), endpoints=ends), hub, hub.outbox(ends.launcher))
 
@@ -107,7 +107,7 @@ def test_progress_is_sent_a_few_times_per_second_and_at_the_end(
         return PlayedRunner()
 
     monkeypatch.setattr(worker, "PROGRESS_INTERVAL_S", 1e9)
-    monkeypatch.setattr(worker.Runner, "load", load)
+    monkeypatch.setattr("treadle.srt.worker.runner.Runner.load", load)
     tell(hub, ends.workers[1], Shutdown("x"))
     launcher = hub.inbox(ends.launcher)
     boot = replace(make_boot(tmp_path), endpoints=ends)

@@ -19,8 +19,8 @@ def test_rows_run_are_prompt_less_hit_plus_replay(
 ):
     loop = make_loop(windows=windows, overlap=overlap, num_pages=300, chunk_tokens=30)
     for i in range(60):
-        prompt = [*range(rng.choice((5, 30, 60))), *(rng.randrange(50) for _ in range(9))]
-        loop.add(str(i), prompt, max_new_tokens=rng.choice((0, 1, 9)))
+        ids = [*range(rng.choice((5, 30, 60))), *(rng.randrange(50) for _ in range(9))]
+        loop.add(str(i), ids, max_new_tokens=rng.choice((0, 1, 9)))
         for _ in range(rng.randrange(4)):
             loop.step()
     loop.drain()

@@ -42,8 +42,8 @@ PROMPT = list(range(10))
 FIRST = plan(0, [(1, 0, 0, 10, 1)], PROMPT, resets=(reset(),), pages={1: (0, [3, 4, 5])})
 
 
-def after_first(**options: int) -> FakeWorker:
-    made = worker(**options)
+def after_first(window: int = 0) -> FakeWorker:
+    made = worker(window)
     made.execute(FIRST)
     return made
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from test.fakes import FakeModel
-from treadle.srt.messages import FROM_DEVICE
+from treadle.srt.messages import FROM_DEVICE, RequestId
 from treadle.srt.sched.preempt import PROGRESS_TOKENS, choose_victim, spare
 from treadle.srt.sched.request import Request
 
@@ -125,7 +125,7 @@ def test_full_pages_survive_a_preemption(make_loop: MakeLoop):
     loop.plan()
     (reset,) = loop.plans[-1].resets
     assert reset.hit == 56  # 50 prompt and 7 computed outputs
-    assert loop.scheduler._requests["a"].spared_until == 50 + 16  # T46
+    assert loop.scheduler._requests[RequestId("a")].spared_until == 50 + 16  # T46
 
 
 def test_pages_lacking_under_a_step_in_flight_wait_for_its_commit(make_loop: MakeLoop):

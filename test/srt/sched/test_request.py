@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from treadle.srt.errors import InvariantBroken
-from treadle.srt.messages import Usage
+from treadle.srt.messages import RequestId, Usage
 from treadle.srt.sched.request import MOVES, RequestState
 
 from .conftest import MakeLoop
@@ -19,7 +19,7 @@ def test_only_listed_moves_are_possible(
 ):
     loop = make_loop()
     loop.add("a", range(6))
-    request = loop.scheduler._requests["a"]
+    request = loop.scheduler._requests[RequestId("a")]
     before, after = move
     request.state = before
     if move in MOVES:
@@ -34,7 +34,7 @@ def test_only_listed_moves_are_possible(
 def test_usage_counts_sampled_tokens(make_loop: MakeLoop):
     loop = make_loop()
     loop.add("a", range(6))
-    request = loop.scheduler._requests["a"]
+    request = loop.scheduler._requests[RequestId("a")]
     request.tokens.extend((4, 5))
     request.cached, request.replayed = 4, 2
     assert request.usage() == Usage(6, 2, 4, 2)

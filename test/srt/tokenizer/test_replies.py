@@ -17,8 +17,8 @@ async def test_answers_find_their_question_and_nothing_is_kept():
     replies.answer(two, FlushDone(two, True, "b"))
     replies.answer(one, FlushDone(one, True, "a"))
     replies.answer(99, FlushDone(99, True, "nobody asked"))
-    assert (await first).message == "a"  # type: ignore[union-attr]
-    assert (await second).message == "b"  # type: ignore[union-attr]
+    assert (await first).message == "a"
+    assert (await second).message == "b"
     await asyncio.sleep(0)
     assert replies._waiting == {}
 

@@ -143,7 +143,8 @@ def test_rows_are_counted_per_layer():
 
 def test_building_a_batch_changes_no_slot():
     slots = table({2: (32, 2)})
-    before = slots.entry.copy(), slots.page_table.copy(), slots.last_token.copy()
+    entry, pages, last = slots.entry.copy(), slots.page_table.copy(), slots.last_token.copy()
     build_batch(plan((2, 20, 32, 40, 1)), slots, PAGE)
-    for a, b in zip(before, (slots.entry, slots.page_table, slots.last_token), strict=True):
-        assert np.array_equal(a, b)
+    assert np.array_equal(entry, slots.entry)
+    assert np.array_equal(pages, slots.page_table)
+    assert np.array_equal(last, slots.last_token)
