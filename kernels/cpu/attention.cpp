@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attention.h"
+#include "parallel.h"
 
 extern "C" const char *treadle_isa();
 
@@ -164,23 +165,16 @@ void run_piece(const Call &call, Plan &plan, const Work &piece, float *partial) 
   tile.combine(call, whole, partial + whole.partial, scratch);
 }
 
-// Attention of all runs ends before the first row is committed. Threads meet as seldom as that
-// allows: where cores are shared, each meeting waits for whoever has lost its core.
+// Attention of all runs ends before the first row is committed.
 void execute(const Call &call, Plan &plan, int threads, int64_t *tags) {
-  const int pieces = int(plan.pieces.size()), commits = int(plan.commits.size());
   float *partial = partial_buffer.grow(plan.partial_floats);
-  const bool commits_alone = commits < FEW_COMMITS;
-#pragma omp parallel num_threads(threads) if (threads > 1)
-  {
-#pragma omp for schedule(dynamic, 1) nowait
-    for (int i = 0; i < pieces; i++) run_piece(call, plan, plan.pieces[i], partial);
-    if (!commits_alone) {
-#pragma omp barrier
-#pragma omp for schedule(static) nowait
-      for (int i = 0; i < commits; i++) commit_rows(call, plan.commits[i], tags);
-    }
-  }
-  for (int i = 0; commits_alone && i < commits; i++) commit_rows(call, plan.commits[i], tags);
+  treadle::for_each_chunk(int64_t(plan.pieces.size()), threads, [&](int64_t i) {
+    run_piece(call, plan, plan.pieces[i], partial);
+  });
+  const int64_t commits = int64_t(plan.commits.size());
+  treadle::for_each_chunk(commits, commits < FEW_COMMITS ? 1 : threads, [&](int64_t i) {
+    commit_rows(call, plan.commits[i], tags);
+  });
 }
 
 // Rows that no run covers are padding: zero, so that nothing stale leaves the operator.
@@ -310,15 +304,14 @@ int kv_write(WriteArgs &a) {
   for (int64_t i = 0; i < a.rows; i++)
     if (dst[i] < -1 || dst[i] >= a.num_page_rows)
       return report(a.where, BAD_PAGE, {i, 0, dst[i], dst[i]});
-#pragma omp parallel for num_threads(int(a.threads)) if (a.rows * a.row_floats >= 1 << 15)
-  for (int64_t i = 0; i < a.rows; i++) {
-    if (dst[i] < 0) continue;
+  treadle::for_each_row(a.rows, 2 * a.row_floats, a.threads, [&](int64_t i) {
+    if (dst[i] < 0) return;
     const int64_t at = dst[i] * a.row_floats;
     store_row((const float *)a.k + i * a.k_row_stride, (void *)a.k_pages, at, a.row_floats,
               a.is_bf16 != 0);
     store_row((const float *)a.v + i * a.v_row_stride, (void *)a.v_pages, at, a.row_floats,
               a.is_bf16 != 0);
-  }
+  });
   return NONE;
 }
 

@@ -3,8 +3,7 @@
 For running from a checkout without installing. An installation compiles the same sources with the
 same flags through `pyproject.toml` (`ext-modules`); a test holds the two lists together.
 
-The library is linked against no OpenMP runtime: its calls resolve to the copy that torch has
-loaded, so the process has one thread pool. `lib.py` loads torch first.
+The library brings its own threads (`pool.h`) and links against nothing but the C++ runtime.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 
-COMPILE_FLAGS = ("-std=c++17", "-O3", "-fopenmp", "-ffp-contract=off", "-Wno-psabi")
+COMPILE_FLAGS = ("-std=c++17", "-O3", "-pthread", "-ffp-contract=off", "-Wno-psabi")
 
 
 def sources() -> list[Path]:
@@ -43,8 +42,9 @@ def build(compiler: str, target: Path) -> None:
         if failed:
             raise subprocess.CalledProcessError(1, str(failed[0]))
         linked = Path(folder) / target.name
-        # no -fopenmp here: it would add a second OpenMP runtime
-        subprocess.run([compiler, "-shared", "-o", str(linked), *map(str, objects)], check=True)
+        subprocess.run(
+            [compiler, "-shared", "-pthread", "-o", str(linked), *map(str, objects)], check=True
+        )
         # a process that has the old file mapped keeps it: replace, never overwrite
         temporary = target.with_suffix(f".{os.getpid()}")
         temporary.write_bytes(linked.read_bytes())

@@ -1,9 +1,8 @@
 """Loads the C++ library of the CPU backend and hands out its functions.
 
 Owns the search for `_treadle_cpu*.so` beside this file (an installation puts it there, and so does
-`python -m treadle.kernels.cpu.build`) and the ctypes signatures. torch is imported first on
-purpose: the library is linked against no OpenMP runtime and takes the one that torch has loaded, so
-that a process has a single thread pool.
+`python -m treadle.kernels.cpu.build`) and the ctypes signatures. The library has threads of its own
+(`pool.h`), as many as torch is told to use.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import torch
 
 from ..dispatch import KernelUnavailable
 
@@ -33,10 +30,6 @@ def library() -> ctypes.CDLL:
     if not found:
         raise KernelUnavailable(f"the CPU library is not built; {BUILD_HINT}")
     newest = max(found, key=lambda path: path.stat().st_mtime)
-    try:
-        return ctypes.CDLL(str(newest))
-    except OSError:
-        _load_openmp()
     try:
         return ctypes.CDLL(str(newest))
     except OSError as error:
@@ -68,17 +61,3 @@ def _symbol(name: str) -> ctypes._NamedFuncPointer:
     except AttributeError:
         message = f"the CPU library has no {name}, it is outdated; {BUILD_HINT}"
         raise KernelUnavailable(message) from None
-
-
-def _load_openmp() -> None:
-    """Make an OpenMP runtime's names visible where torch keeps its copy private.
-
-    Torch's own file comes first: opening it again yields the copy that is already loaded.
-    """
-    bundled = sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*"))
-    for candidate in (*map(str, bundled), "libgomp.so.1"):
-        try:
-            ctypes.CDLL(candidate, mode=ctypes.RTLD_GLOBAL)
-        except OSError:
-            continue
-        return

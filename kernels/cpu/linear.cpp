@@ -72,8 +72,10 @@ void run(const Product& p, int64_t threads) {
         const Q8Rows chunk = {values, scales, offsets, rows, p.k};
         const int64_t shares = row_shares(blocks, rows, threads), items = blocks * shares;
         const int64_t step = std::max<int64_t>(1, items / (16 * threads));
-#pragma omp parallel for num_threads(threads) schedule(dynamic, step) if (threads > 1)
-        for (int64_t item = 0; item < items; ++item) run_item(p, chunk, first, item, shares);
+        for_each_chunk((items + step - 1) / step, threads, [&](int64_t part) {
+            const int64_t end = std::min(items, (part + 1) * step);
+            for (int64_t item = part * step; item < end; ++item) run_item(p, chunk, first, item, shares);
+        });
     }
 }
 

@@ -55,6 +55,8 @@ def start_child(boot: Boot, module: str) -> Child:
     environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
     if boot.role == "worker":
         environ["OMP_NUM_THREADS"] = str(boot.config.parallel.num_threads)
+        # torch's idle threads sleep at once: spinning, they would take the cores from ours
+        environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     process = subprocess.Popen(
         [sys.executable, "-m", module], stdin=subprocess.PIPE, env=environ, start_new_session=True
     )

@@ -1,4 +1,4 @@
-"""The library as built: one list of sources, one OpenMP runtime."""
+"""The library as built: one list of sources, no OpenMP runtime of its own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_installation_compiles_what_the_build_command_compiles():
     assert extension()["optional"] is True
 
 
-def test_process_has_one_openmp_runtime():
+def test_library_brings_no_second_openmp_runtime():
     lib.library()
     torch.ones(1 << 20).sum()
     mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
