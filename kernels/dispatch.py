@@ -37,8 +37,8 @@ def op(reference: F, *, cpu: str | None = None) -> F:
     """Bind an operator. `cpu` is `module.function` below `kernels/cpu`; None where only the
     reference exists.
 
-    Raises `ValueError` for an unknown `TREADLE_KERNELS`, `KernelUnavailable` when a backend that
-    was asked for by name cannot be loaded.
+    Raises `KernelUnavailable` when the backend that `TREADLE_KERNELS` names is unknown or cannot be
+    loaded.
     """
     if cpu is None or backend() == "reference":
         return reference
@@ -57,7 +57,8 @@ def backend() -> str:
     names = BACKENDS_BY_DEVICE["cpu"]
     wanted = os.environ.get("TREADLE_KERNELS", "")
     if wanted and wanted not in names:
-        raise ValueError(f"TREADLE_KERNELS is {wanted!r}; it may be one of {', '.join(names)}")
+        known = ", ".join(names)
+        raise KernelUnavailable(f"TREADLE_KERNELS is {wanted!r}; it may be one of {known}")
     if wanted == "reference":
         logger.info("kernels backend=reference reason=TREADLE_KERNELS")
         return wanted

@@ -9,14 +9,17 @@ import logging
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import ConfigError, InvariantBroken
 from ..log import event
 from ..messages import Progress, Shutdown, StepPlan
 from ..net.ipc import Hub, Inbox, Outbox
 from ..worker.heap import keep_freed_memory
-from ..worker.runner import Runner
 from .boot import Boot, run_child
+
+if TYPE_CHECKING:
+    from ..worker.runner import Runner
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +53,13 @@ def execute_plans(inbox: Inbox, runner: Runner, scheduler: Outbox | None) -> Non
 
 
 def _load(boot: Boot, launcher: Outbox) -> Runner:
-    """Raises ConfigError when memory does not suffice: torch says it with a RuntimeError."""
+    """Raises ConfigError when memory does not suffice: torch says it with a RuntimeError; and when
+    `TREADLE_KERNELS` asks for what is not there.
+    """
+    try:  # here, as it binds the kernels and logs the choice: at the top no log is set up yet
+        from ..worker.runner import Runner
+    except RuntimeError as e:
+        raise ConfigError(str(e)) from None
     report = _ProgressReport(boot.rank, launcher)
     path = Path(boot.model_path)
     try:

@@ -34,7 +34,7 @@ def test_environment_asks_for_the_reference(monkeypatch):
 
 def test_unknown_backend_is_refused(monkeypatch):
     monkeypatch.setenv("TREADLE_KERNELS", "gpu")
-    with pytest.raises(ValueError, match="'gpu'; it may be one of cpu, reference"):
+    with pytest.raises(KernelUnavailable, match="'gpu'; it may be one of cpu, reference"):
         backend()
 
 
