@@ -20,7 +20,7 @@ from ..messages import GenerateRequest, RequestId
 from ..net.sse import wait_disconnect
 from ..tokenizer.jobs import PromptJob
 from .later import not_supported
-from .sampling import INT32_MAX, Sampling
+from .sampling import Sampling
 from .schema import CacheFields
 from .service import Service
 
@@ -48,12 +48,11 @@ class Scope:
     session: str | None
     replay_mode: str | None
     replay_slope: int | None
-    priority: int
 
 
 def read_scope(fields: CacheFields, request: Request, extra_key: str | None) -> Scope:
     """Raises BadRequest, NotSupported."""
-    mode, slope, priority = fields.swa_replay, fields.swa_replay_slope, fields.priority or 0
+    mode, slope = fields.swa_replay, fields.swa_replay_slope
     if mode in REPLAY_MODES_LATER:
         raise not_supported("swa_replay", f"mode {mode!r}")
     if mode is not None and mode not in REPLAY_MODES:
@@ -65,17 +64,12 @@ def read_scope(fields: CacheFields, request: Request, extra_key: str | None) -> 
             f"swa_replay_slope must be at least 0 and at most {MAX_REPLAY_SLOPE}, got {slope}",
             param="swa_replay_slope",
         )
-    if abs(priority) > INT32_MAX:
-        raise BadRequest(
-            f"priority must be an integer of 32 bits, got {priority}", param="priority"
-        )
     scope = (("salt", fields.cache_salt), ("extra", extra_key))
     return Scope(
         tuple((kind, value) for kind, value in scope if value),
         _session(fields.session_id, request),
         mode,
         slope,
-        priority,
     )
 
 
@@ -122,7 +116,6 @@ def make_job(
         replay_mode=scope.replay_mode,
         replay_slope=scope.replay_slope,
         top_logprobs=options.top_logprobs,
-        priority=scope.priority,
     )
     interval = 0
     if options.is_streaming:

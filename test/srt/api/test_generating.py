@@ -45,6 +45,13 @@ async def test_replay_fields_are_on_every_route(bench: Bench, mode: str):
     assert got == [(mode, 32)] * 3
 
 
+async def test_priority_has_no_effect_while_its_flag_is_refused(bench: Bench):
+    await bench.post(PATH, {"text": "a", "priority": 4})
+    await bench.post("/v1/completions", {"prompt": "a", "priority": 2**40})
+    await bench.post("/v1/chat/completions", {"input_ids": [1], "priority": -1})
+    assert [request.priority for request in bench.engine.requests] == [0] * 3
+
+
 async def test_rid_of_a_running_request_is_refused_until_it_ends(bench: Bench):
     bench.engine.script = hold
     first = asyncio.create_task(bench.post(PATH, {"text": "a", "rid": "r"}))

@@ -57,8 +57,8 @@ async def test_all_sampling_fields_reach_the_engine(bench: Bench):
         "temperature": 0, "top_p": 0.5, "top_k": 0, "min_p": 0.1, "frequency_penalty": 1,
         "presence_penalty": -1, "repetition_penalty": 1.5, "seed": -3, "max_tokens": 7,
         "min_tokens": 2, "ignore_eos": True, "stop_token_ids": [5, 5], "logit_bias": {"7": 900},
-        "swa_replay": "exact", "swa_replay_slope": 3, "priority": 4, "cache_salt": "a",
-        "extra_key": "b", "session_id": "s",
+        "swa_replay": "exact", "swa_replay_slope": 3, "cache_salt": "a", "extra_key": "b",
+        "session_id": "s",
     }  # fmt: skip
     await bench.post(PATH, {"messages": HI, **fields})
     (request,) = bench.engine.requests
@@ -74,7 +74,7 @@ async def test_all_sampling_fields_reach_the_engine(bench: Bench):
     assert (sampling.max_new_tokens, sampling.min_new_tokens) == (7, 2)
     assert sampling.stop_token_ids == (5,)
     assert sampling.logit_bias == ((7, 100.0),)
-    assert (request.replay_mode, request.replay_slope, request.priority) == ("exact", 3, 4)
+    assert (request.replay_mode, request.replay_slope) == ("exact", 3)
     assert request.namespace == (("salt", "a"), ("extra", "b"))
     assert request.session == "s"
 
