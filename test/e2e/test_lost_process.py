@@ -113,6 +113,8 @@ async def test_stop_lets_running_requests_end_and_exits_with_0(start: Callable[.
     for client in clients:
         assert len(client.events) > 1
     assert await asyncio.to_thread(server.finish) == 0
+    (kernels,) = [line for line in server.log if "kernels backend=" in line]
+    assert "INFO [worker0] kernels.dispatch: " in kernels
     assert server.orphans() == []
     assert list(server.tmp.iterdir()) == []
 
