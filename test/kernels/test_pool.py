@@ -1,4 +1,4 @@
-"""The threads of the C++ library: every chunk runs once, whoever is late or calls at the same time."""
+"""The threads of the C++ library: every chunk runs once, whoever is late or calls beside."""
 
 from __future__ import annotations
 
