@@ -12,7 +12,7 @@ import struct
 
 from .errors import CheckpointError, ConfigError
 from .gguf import GgmlType, GgufFile
-from .model_config import LayerConfig, LayerKind, ModelConfig, Rope
+from .model_config import GEMMA3_REPLAY_SLOPE, LayerConfig, LayerKind, ModelConfig, Rope
 
 ARCHITECTURES = {
     "llama": ("LlamaForCausalLM", "llama"),
@@ -85,6 +85,7 @@ def model_config_from_gguf(file: GgufFile) -> ModelConfig:
         layers=layers,
         eos_ids=_eos_ids(file),
         is_quantized=any(x.ggml_type.is_block_quantised for x in file.tensors.values()),
+        replay_slope=GEMMA3_REPLAY_SLOPE if is_gemma else 0,
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from .errors import CheckpointError, ConfigError
-from .model_config import LayerConfig, LayerKind, ModelConfig, Rope
+from .model_config import GEMMA3_REPLAY_SLOPE, LayerConfig, LayerKind, ModelConfig, Rope
 
 T = TypeVar("T", bool, int, float, str)
 
@@ -57,12 +57,13 @@ class Family:
     architecture: str
     model_type: str
     defaults: dict[str, object] = field(default_factory=dict)
+    replay_slope: int = 0
 
 
 LLAMA = Family("LlamaForCausalLM", "llama")
 QWEN2 = Family("Qwen2ForCausalLM", "qwen2")
 QWEN3 = Family("Qwen3ForCausalLM", "qwen3", {"head_dim": 128})
-GEMMA3 = Family("Gemma3ForCausalLM", "gemma3_text", GEMMA3_DEFAULTS)
+GEMMA3 = Family("Gemma3ForCausalLM", "gemma3_text", GEMMA3_DEFAULTS, GEMMA3_REPLAY_SLOPE)
 FAMILIES = {
     "LlamaForCausalLM": LLAMA,
     "MistralForCausalLM": LLAMA,  # the same structure once the window is off
@@ -152,6 +153,7 @@ def model_config_from_hf(
         layers=layers,
         eos_ids=_eos_ids(generation) or _eos_ids(config),
         is_quantized=False,
+        replay_slope=family.replay_slope,
     )
 
 

@@ -29,7 +29,6 @@ CPU_MAX_RUNNING = 16
 CPU_CHUNK_TOKENS = 1024
 CPU_BUDGET_BYTES = 2 << 30  # of pages and windows, at most
 CPU_BUDGET_SHARE = 0.25  # of available memory, at most
-GEMMA3_SLOPE = 32  # KL of a hit against a cold run 4e-4; measured, see rule B38
 LARGEST_PORT = 65535
 UNLIMITED = float("inf")
 
@@ -91,8 +90,7 @@ def _cache(section: CacheSection, model: ModelConfig, host: HostFacts) -> CacheS
         budget = min(int(host.available_bytes * CPU_BUDGET_SHARE), CPU_BUDGET_BYTES)
     slope = section.replay_slope
     if slope < 0:
-        is_gemma3 = model.architecture.startswith("Gemma3")
-        slope = min(GEMMA3_SLOPE, model.window - 1) if model.window and is_gemma3 else 0
+        slope = min(model.replay_slope, max(0, model.window - 1))
     saving = section.adopt_min_saving
     return replace(
         section,

@@ -56,7 +56,7 @@ def test_gemma3_gaps_are_filled(gemma: GgufFile):
     assert config.global_layers == (5,)  # a period of six, unless the file says otherwise
     assert config.layers[5].rope == Rope(theta=1e6)
     assert config.layers[0].rope == Rope(theta=1e4)
-    assert (config.window, config.embed_scale) == (8, 8.0)
+    assert (config.window, config.embed_scale, config.replay_slope) == (8, 8.0, 32)
     assert config.attention_scale == 32**-0.5
     assert config.sandwich_norm and config.qk_norm and config.tie_embeddings
     assert not config.norm_plus_one  # the converter has added the one

@@ -86,7 +86,7 @@ def test_families_differ_in_bias_and_norms():
 def test_gemma3_facts():
     config = read(GEMMA)
     assert config.global_layers == (5,)
-    assert config.window == 512
+    assert (config.window, config.replay_slope) == (512, 32)
     assert config.attention_scale == pytest.approx(0.2)
     assert config.embed_scale == 8.0
     assert config.activation == "gelu_tanh"

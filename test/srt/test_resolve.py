@@ -46,6 +46,7 @@ def model(kinds: tuple[LayerKind, ...] = GEMMA_KINDS, window: int = 512) -> Mode
         layers=tuple(LayerConfig(kind, Rope(1e4)) for kind in kinds),
         eos_ids=(),
         is_quantized=has_window,
+        replay_slope=32,
     )
 
 
