@@ -11,6 +11,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+REPLAY_MODES = ("bounded", "exact", "off")
+
 
 @dataclass(frozen=True, slots=True)
 class ModelSection:
@@ -35,7 +37,7 @@ class CacheSection:
     kv_dtype: str = "auto"  # auto | float32 | bfloat16
     prefix_cache: bool = True
     eviction_policy: str = "lru"
-    replay_mode: str = "bounded"  # bounded | exact | off
+    replay_mode: str = "bounded"  # one of REPLAY_MODES
     replay_slope: int = -1  # rows more per window layer downwards; -1: by model
     replay_depth: int = 1  # windows at the top layer
     adopt_min_saving: int = -1  # tokens a hit must save; -1: page_size

@@ -25,9 +25,10 @@ GEMMA_PERIOD = 6  # every sixth layer is global
 GEMMA_LOCAL_THETA = 1e4
 GEMMA_27B_LAYERS = 62  # the one size whose query scale is hidden / heads, not the head size
 
-# Pieces that end a turn; a file names one id as EOS, and chat models stop at others too.
+# Pieces that end a turn or a text; a file names one id as EOS, and chat models stop at others too.
 END_PIECES = frozenset(
-    ("<|im_end|>", "<|endoftext|>", "<end_of_turn>", "<|eot_id|>", "<|eom_id|>", "<|end|>")
+    ("<|im_end|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>")
+    + ("<|eot_id|>", "<|eom_id|>", "<|end|>")
 )
 END_KEYS = ("eos_token_id", "eot_token_id", "eom_token_id")
 SAMPLING_KEYS = {
@@ -83,7 +84,7 @@ def model_config_from_gguf(file: GgufFile) -> ModelConfig:
         tie_embeddings="output.weight" not in file.tensors,
         window=keys.size("attention.sliding_window") if has_window else 0,
         layers=layers,
-        eos_ids=_eos_ids(file),
+        eos_ids=end_ids(file),
         is_quantized=any(x.ggml_type.is_block_quantised for x in file.tensors.values()),
         replay_slope=GEMMA3_REPLAY_SLOPE if is_gemma else 0,
     )
@@ -236,7 +237,8 @@ def _llama3_divisor(rope: Rope, exponent: float) -> float:
     return 1.0 / ((1.0 - smooth) / rope.factor + smooth)
 
 
-def _eos_ids(file: GgufFile) -> tuple[int, ...]:
+def end_ids(file: GgufFile) -> tuple[int, ...]:
+    """Ids that end an answer: those that the file names, and pieces known to do so."""
     keys = (f"tokenizer.ggml.{x}" for x in END_KEYS)
     ids = [file.value(x, int) for x in keys if x in file.metadata]
     if "tokenizer.ggml.tokens" in file.metadata:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from .srt.config import REPLAY_MODES
+
 
 class Status(StrEnum):
     IMPLEMENTED = "implemented"
@@ -264,7 +266,7 @@ CACHE = (
         "cache.replay_mode",
         "exact: recompute all that window layers need; "
         "off: no prefix hits on models with window layers",
-        choices=("bounded", "exact", "off"),
+        choices=REPLAY_MODES,
     ),
     Flag(
         "--swa-replay-slope",

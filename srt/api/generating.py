@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from starlette.requests import Request
 
+from ..config import REPLAY_MODES
 from ..errors import Aborted, BadRequest
 from ..messages import GenerateRequest, RequestId
 from ..net.sse import wait_disconnect
@@ -26,7 +27,6 @@ from .service import Service
 
 T = TypeVar("T")
 
-REPLAY_MODES = ("bounded", "exact", "off")
 REPLAY_MODES_LATER = ("canonical",)
 MAX_REPLAY_SLOPE = 1 << 20
 MAX_NAME_CHARS = 512

@@ -15,13 +15,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from ..errors import NotFound, TreadleError
-from ..metric_names import EngineFacts
+from ..metric_names import GB, EngineFacts
 from .bodies import JsonResponse
 from .service import WEIGHT_VERSION, Service
 
 STATS_TIMEOUT_S = 5.0
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-GB = 1e9
 
 
 class InfoRoutes:

@@ -21,11 +21,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..config import CacheSection
+from ..config import REPLAY_MODES, CacheSection
 from ..errors import BadRequest, ConfigError
 from ..model_config import LayerKind, ModelConfig
-
-MODES = ("bounded", "exact", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +119,10 @@ class ReplayRule:
         Raises: BadRequest naming field, value and limit.
         """
         asked = self.default.mode if mode is None else mode
-        if asked not in MODES:
-            raise BadRequest(f"replay mode {asked!r} must be one of {MODES}", param="swa_replay")
+        if asked not in REPLAY_MODES:
+            raise BadRequest(
+                f"replay mode {asked!r} must be one of {REPLAY_MODES}", param="swa_replay"
+            )
         if slope is not None and self.num_windows and not 0 <= slope < self.window:
             limit = self.window - 1
             raise BadRequest(f"replay slope {slope} must be 0..{limit}", param="swa_replay_slope")
@@ -190,8 +190,8 @@ class ReplayRule:
             )
 
     def _settle(self, shape: ReplayShape) -> ReplayShape:
-        if shape.mode not in MODES:
-            raise ConfigError(f"replay_mode {shape.mode!r} must be one of {MODES}")
+        if shape.mode not in REPLAY_MODES:
+            raise ConfigError(f"replay_mode {shape.mode!r} must be one of {REPLAY_MODES}")
         if shape.mode == "exact":
             return self._exact()
         if self.num_windows and not 0 <= shape.slope < self.window:

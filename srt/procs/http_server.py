@@ -38,6 +38,7 @@ class HttpServer(uvicorn.Server):
     """`should_exit = True` ends it within `LAST_ANSWERS_S` and a little."""
 
     def __init__(self, app: ASGIApp, net: NetSection) -> None:
+        """`net` is resolved."""
         super().__init__(
             uvicorn.Config(
                 app,
@@ -46,7 +47,7 @@ class HttpServer(uvicorn.Server):
                 ws="none",
                 lifespan="off",
                 log_config=None,
-                log_level=net.log_level_http or net.log_level,
+                log_level=net.log_level_http,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,

@@ -78,7 +78,7 @@ def make_service(boot: Boot, channel: AsyncChannel) -> Service:
     """Everything that the routes work with. Raises CheckpointError, ConfigError."""
     config, model = boot.config, boot.model_config
     named = config.model.tokenizer_path
-    is_own = named in ("", config.model.path)
+    is_own = named == config.model.path
     tokenizer = Tokenizer.load(Path(boot.model_path) if is_own else resolve_path(named))
     limits = Limits(config.model.context_len, min(model.vocab_size, tokenizer.vocab_size))
     eos_ids = tuple(i for i in dict.fromkeys((*model.eos_ids, *tokenizer.eos_ids)))
@@ -92,7 +92,7 @@ def make_service(boot: Boot, channel: AsyncChannel) -> Service:
         model=ModelInfo(
             served_name=config.model.served_name,
             path=config.model.path,
-            tokenizer_path=named or config.model.path,
+            tokenizer_path=named,
             architecture=model.architecture,
             model_type=model.model_type,
             window=model.window if model.window_layers else 0,

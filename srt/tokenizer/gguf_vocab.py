@@ -13,6 +13,7 @@ pair listed first; real vocabularies have distinct scores.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from tokenizers.pre_tokenizers import Sequence as PreTokenizers
 
 from ..errors import CheckpointError
 from ..gguf import GgufFile
+from ..gguf_config import end_ids
 from .vocabulary import BYTE_CHARS, SPACE_MARK, Spelling, Vocabulary
 
 UNKNOWN, CONTROL, USER_DEFINED = 2, 3, 4  # of tokenizer.ggml.token_type
@@ -60,17 +62,6 @@ _CUTS = {
     "qwen2": _Cut((_QWEN2,)),
     "deepseek-r1-qwen": _Cut((_QWEN2,)),
 }
-
-# Ends of a turn or of a text that a file may leave out of its eos and eot keys.
-_END_TEXTS = (
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-)
 
 
 def read_gguf_vocabulary(path: Path) -> Vocabulary:
@@ -193,7 +184,7 @@ def _finish(
         prefix=(bos_id,) if adds_bos and bos_id is not None else (),
         suffix=(eos_id,) if adds_eos and eos_id is not None else (),
         bos_id=bos_id,
-        eos_ids=_eos_ids(file, pieces, eos_id),
+        eos_ids=_in_range((eos_id, *end_ids(file)), len(pieces)),
         role_texts=_role_texts(file, pieces, bos_id, eos_id),
         has_dummy_prefix=is_sentencepiece and _has_dummy_prefix(file),
         chat_template=file.value("tokenizer.chat_template", str, "") or None,
@@ -206,11 +197,8 @@ def _id(file: GgufFile, key: str, default: int, pieces: list[str]) -> int | None
     return value if 0 <= value < len(pieces) else None
 
 
-def _eos_ids(file: GgufFile, pieces: list[str], eos_id: int | None) -> tuple[int, ...]:
-    found = [eos_id, *(_id(file, key, -1, pieces) for key in ("eot_token_id", "eom_token_id"))]
-    ends = {text: index for index, text in enumerate(pieces) if text in _END_TEXTS}
-    found += [ends[text] for text in _END_TEXTS if text in ends]
-    return tuple(dict.fromkeys(index for index in found if index is not None))
+def _in_range(ids: Sequence[int | None], size: int) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(i for i in ids if i is not None and 0 <= i < size))
 
 
 def _role_texts(

@@ -34,7 +34,7 @@ def served() -> Iterator[Served]:
     is_up = threading.Event()
 
     async def run() -> None:
-        service = make_service(engine, NetSection(api_key="key"))
+        service = make_service(engine, NetSection(api_key="key", log_level_http="info"))
         receiving = asyncio.create_task(service.frontend.run())
         engine.put(READY)
         server = HttpServer(make_app(service, ""), service.config.net)

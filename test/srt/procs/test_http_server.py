@@ -19,7 +19,7 @@ async def app(scope: object, receive: object, send: object) -> None:
 
 async def test_server_ends_when_told_and_leaves_the_signals_alone():
     before = signal.getsignal(signal.SIGTERM)
-    server = HttpServer(app, NetSection(keep_alive_s=330))
+    server = HttpServer(app, NetSection(keep_alive_s=330, log_level_http="info"))
     assert server.config.timeout_keep_alive == 330
     sock = bind("127.0.0.1", 0)
     task = asyncio.create_task(server.serve(sockets=[sock]))

@@ -78,7 +78,8 @@ class Outside:
 async def started(
     folder: Path, run: Path, caplog: pytest.LogCaptureFixture, net: NetSection
 ) -> AsyncIterator[tuple[Outside, asyncio.Task[None], httpx.AsyncClient]]:
-    model = ModelSection(path=str(folder), served_name="tiny", context_len=64)
+    path = str(folder)
+    model = ModelSection(path=path, tokenizer_path=path, served_name="tiny", context_len=64)
     config = ServerConfig(model=model, cache=CacheSection(), net=net)
     boot = Boot(
         "tokenizer", 0, config, MODEL, str(folder), make_endpoints("ipc", run, 1), str(run),
@@ -102,7 +103,7 @@ async def started(
         await asyncio.gather(scheduling, task, return_exceptions=True)
 
 
-NET = NetSection(port=0)
+NET = NetSection(port=0, log_level_http="info")
 
 
 async def test_life_from_starting_to_a_drained_end(
