@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+EVICTION_POLICIES = ("lru", "lfu", "slru", "fifo")
 REPLAY_MODES = ("bounded", "exact", "off")
 
 
@@ -36,7 +37,7 @@ class CacheSection:
     memory_fraction: float = -1.0  # of device memory; -1: by device
     kv_dtype: str = "auto"  # auto | float32 | bfloat16
     prefix_cache: bool = True
-    eviction_policy: str = "lru"
+    eviction_policy: str = "lru"  # one of EVICTION_POLICIES
     replay_mode: str = "bounded"  # one of REPLAY_MODES
     replay_slope: int = -1  # rows more per window layer downwards; -1: by model
     replay_depth: int = 1  # windows at the top layer

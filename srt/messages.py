@@ -60,6 +60,8 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
+    """`session` is a hint for routing and logs; it has no effect on results."""
+
     rid: RequestId
     prompt_ids: array[int]
     sampling: SamplingParams

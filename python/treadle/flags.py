@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .srt.config import REPLAY_MODES
+from .srt.config import EVICTION_POLICIES, REPLAY_MODES
 
 
 class Status(StrEnum):
@@ -247,8 +247,9 @@ CACHE = (
     Flag(
         "--radix-eviction-policy",
         "cache.eviction_policy",
-        "which pages leave first",
-        choices=("lru",),
+        "which pages leave first: unused for longest (lru), used least often (lfu), "
+        "used only once (slru), oldest (fifo)",
+        choices=EVICTION_POLICIES,
     ),
     Flag(
         "--swa-bounded-replay",

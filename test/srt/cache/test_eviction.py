@@ -8,6 +8,7 @@ import pytest
 
 from treadle.srt.cache.eviction import POLICIES, EvictionOrder
 from treadle.srt.cache.node import OUTPUT, PROMPT, RadixNode
+from treadle.srt.config import EVICTION_POLICIES
 from treadle.srt.errors import ConfigError
 
 ROOT = RadixNode(0, b"", array("i"), None, ns=())
@@ -39,7 +40,10 @@ def test_policies_order_by_their_key_then_tick(policy, expected):
         leaf(4, tick=9, hits=2, born=1),
     ]
     assert drain(EvictionOrder(policy), nodes) == expected
-    assert policy in POLICIES
+
+
+def test_every_policy_of_the_flag_is_there():
+    assert tuple(POLICIES) == EVICTION_POLICIES
 
 
 def test_equal_keys_go_by_node_id():
