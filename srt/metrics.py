@@ -201,7 +201,7 @@ class _Scrape(Collector):
             name, own = split_labels(key)
             labels = {**self._labels, **own}
             if name not in families:
-                families[name] = make(name, "read from the scheduler", labels=tuple(labels))
+                families[name] = make(name, "read at the scrape", labels=tuple(labels))
             families[name].add_metric(tuple(labels.values()), value)
         yield from families.values()
 

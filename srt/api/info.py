@@ -78,11 +78,12 @@ class InfoRoutes:
 
     async def _stats(self) -> tuple[dict[str, float], dict[str, float]]:
         """Empty when the scheduler does not answer: the metrics of this process still count."""
+        frontend = self._service.frontend
         try:
-            stats = await asyncio.wait_for(self._service.frontend.stats(), STATS_TIMEOUT_S)
+            stats = await asyncio.wait_for(frontend.stats(), STATS_TIMEOUT_S)
         except (TreadleError, TimeoutError):
             return {}, {}
-        return stats.counters, stats.gauges
+        return stats.counters, {**stats.gauges, "ended_unconfirmed": frontend.num_ended}
 
     def _facts(self) -> EngineFacts:
         service, capacity = self._service, self._service.frontend.capacity

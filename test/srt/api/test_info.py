@@ -51,6 +51,7 @@ async def test_metrics_have_the_schedulers_numbers_of_now(bench: Bench):
     assert f"sglang:num_running_reqs{{{labels}}} 2.0" in text
     assert f"sglang:max_total_num_tokens{{{labels}}} 48.0" in text
     assert f"treadle:fresh_rows_total{{{labels}}} 5.0" in text
+    assert f"treadle:ended_unconfirmed{{{labels}}} 0.0" in text
 
 
 async def test_metrics_answer_when_the_engine_does_not():
