@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from treadle.kernels.attention_inputs import Shape, Stream, make_stream, naive_attention
+from test.naive_attention import naive_attention
+from treadle.kernels.attention_inputs import Shape, Stream, make_stream
 from treadle.kernels.reference.attention_tile import EVERYTHING, TILE_ROWS, attend_run
 
 SHAPE = Shape(heads=4, kv_heads=2, head_dim=8)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from test.naive_attention import naive_attention
 from treadle.kernels.attention_inputs import (
     PagedOp,
     Pages,
@@ -17,7 +18,6 @@ from treadle.kernels.attention_inputs import (
     Stream,
     make_pages,
     make_stream,
-    naive_attention,
     paged_step,
 )
 from treadle.kernels.cpu.paged_attention import paged_attention as cpu

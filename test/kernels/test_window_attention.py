@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from test.naive_attention import naive_attention
 from treadle.kernels.attention_inputs import (
     Rings,
     Shape,
@@ -17,7 +18,6 @@ from treadle.kernels.attention_inputs import (
     WindowOp,
     make_rings,
     make_stream,
-    naive_attention,
     window_step,
 )
 from treadle.kernels.cpu.window_attention import window_attention as cpu
