@@ -15,6 +15,7 @@ from ..messages import Progress
 log = logging.getLogger(__name__)
 
 LINE_INTERVAL_S = 5.0
+BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}B"  # no rate: it begins in the middle
 
 
 class LoadingProgress:
@@ -44,7 +45,9 @@ class LoadingProgress:
     def _draw(self, done: int, total: int, label: str) -> None:
         bar = self._bar
         if bar is None:
-            bar = tqdm(total=total, unit="B", unit_scale=True, leave=False, dynamic_ncols=True)
+            bar = tqdm(
+                total=total, unit_scale=True, leave=False, dynamic_ncols=True, bar_format=BAR
+            )
             self._bar = bar
         bar.total = total
         bar.n = done  # messages come a few times per second: each is drawn
