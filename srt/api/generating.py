@@ -30,6 +30,7 @@ T = TypeVar("T")
 REPLAY_MODES_LATER = ("canonical",)
 MAX_REPLAY_SLOPE = 1 << 20
 MAX_NAME_CHARS = 512
+MAX_OUTPUTS = 4096  # of one HTTP request
 SESSION_HEADERS = (
     "x-correlation-id",
     "x-session-id",
@@ -123,11 +124,13 @@ def make_job(
     return PromptJob(request, sampling.rules, sampling.n, interval)
 
 
-def check_total(jobs: Sequence[PromptJob], limit: int, param: str) -> None:
+def check_total(jobs: Sequence[PromptJob], param: str) -> None:
     """One HTTP request must not fill the table alone. Raises BadRequest."""
     total = sum(job.n for job in jobs)
-    if total > limit:
-        raise BadRequest(f"the request asks for {total} outputs, at most {limit}", param=param)
+    if total > MAX_OUTPUTS:
+        raise BadRequest(
+            f"the request asks for {total} outputs, at most {MAX_OUTPUTS}", param=param
+        )
 
 
 async def while_connected(request: Request, work: Awaitable[T]) -> T:

@@ -22,7 +22,6 @@ from .later import NativeLater, refuse
 from .logprobs import Triples
 from .native_batch import Batch, Row, read_batch
 from .native_events import NativeEvents, NativeResult
-from .openai_completions import MAX_OUTPUTS
 from .reading import decode, read_body
 from .sampling import NATIVE
 from .schema import GenerateBody
@@ -46,7 +45,7 @@ class GenerateRoute:
         if len({option.sampling.n for option in options}) > 1:
             raise BadRequest("n must be the same in a batch", param="sampling_params.n")
         jobs = await while_connected(request, self._jobs(batch, options))
-        check_total(jobs, MAX_OUTPUTS, "text")
+        check_total(jobs, "text")
         is_streaming = bool(body.stream)
         generation = service.frontend.submit(jobs, rid=rid, is_streaming=is_streaming)
         triples = Triples(service.tokenizer if body.return_text_in_logprobs else None)

@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 
 from ..errors import BadRequest
 from .later import not_supported
-from .openai_common import top_logprobs
+from .sampling import top_logprobs
 from .schema import GenerateBody, SamplingFields
 
 T = TypeVar("T")

@@ -25,9 +25,9 @@ from .chunks import NULL, ChunkSpelling
 from .generating import JobOptions, make_job, new_rid, read_scope, while_connected
 from .later import OpenAILater, refuse, refuse_prompt_logprobs
 from .logprobs import chat_content
-from .openai_common import StreamPlan, top_logprobs
+from .openai_common import StreamPlan
 from .reading import decode, read_body
-from .sampling import CHAT, CHAT_NEW, Sampling, from_openai
+from .sampling import CHAT, CHAT_NEW, Sampling, from_openai, top_logprobs
 from .schema import ChatRequest
 from .service import WEIGHT_VERSION, Service
 from .usage import UsageSum

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..errors import BadRequest
-from .sampling import MAX_TOP_LOGPROBS
 from .schema import OpenAIFields
 
 
@@ -18,12 +17,3 @@ class StreamPlan:
         self.has_usage_chunk = options is not None and bool(options.include_usage)
         self.has_running_usage = options is not None and bool(options.continuous_usage_stats)
         self.has_token_ids = bool(body.return_token_ids)
-
-
-def top_logprobs(value: int | None, param: str) -> int | None:
-    """Raises BadRequest outside [0, 20]."""
-    if value is not None and not 0 <= value <= MAX_TOP_LOGPROBS:
-        raise BadRequest(
-            f"{param} must be at least 0 and at most {MAX_TOP_LOGPROBS}, got {value}", param=param
-        )
-    return value

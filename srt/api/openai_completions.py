@@ -22,14 +22,12 @@ from .chunks import NULL, ChunkSpelling
 from .generating import JobOptions, check_total, make_job, new_rid, read_scope, while_connected
 from .later import OpenAILater, not_supported, refuse, refuse_prompt_logprobs
 from .logprobs import CompletionLogprobs
-from .openai_common import StreamPlan, top_logprobs
+from .openai_common import StreamPlan
 from .reading import decode, read_body
-from .sampling import COMPLETION, from_openai
+from .sampling import COMPLETION, from_openai, top_logprobs
 from .schema import CompletionRequest
 from .service import Service
 from .usage import UsageSum
-
-MAX_OUTPUTS = 4096  # of one HTTP request
 
 
 class CompletionRoute:
@@ -48,7 +46,7 @@ class CompletionRoute:
         rid = new_rid(body.rid)
         prompts = await while_connected(request, self._prompts(body))
         jobs = [make_job(service, ids, options) for ids in prompts]
-        check_total(jobs, MAX_OUTPUTS, "prompt")
+        check_total(jobs, "prompt")
         generation = service.frontend.submit(jobs, rid=rid, is_streaming=plan.is_streaming)
         has_logprobs = body.logprobs is not None
         answer = CompletionAnswer(service, generation, model, plan, has_logprobs=has_logprobs)

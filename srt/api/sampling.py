@@ -253,3 +253,12 @@ def from_openai(body: OpenAIFields) -> SamplingFields:
         logit_bias=body.logit_bias,
         sampling_seed=body.seed,
     )
+
+
+def top_logprobs(value: int | None, param: str) -> int | None:
+    """Raises BadRequest outside [0, 20]."""
+    if value is not None and not 0 <= value <= MAX_TOP_LOGPROBS:
+        raise BadRequest(
+            f"{param} must be at least 0 and at most {MAX_TOP_LOGPROBS}, got {value}", param=param
+        )
+    return value

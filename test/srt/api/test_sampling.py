@@ -12,6 +12,7 @@ from treadle.srt.api.sampling import (
     SamplingDefaults,
     SamplingReader,
     from_openai,
+    top_logprobs,
 )
 from treadle.srt.api.schema import ChatRequest, SamplingFields
 from treadle.srt.errors import BadRequest
@@ -87,3 +88,14 @@ def test_any_finite_temperature_from_zero_passes(value: float):
 @pytest.mark.parametrize("value", [-(2**63), 2**63 - 1])
 def test_seeds_of_64_bits_pass(value: int):
     assert READER.read(SamplingFields(sampling_seed=value), NATIVE).params.seed == value
+
+
+@pytest.mark.parametrize("value", [None, 0, 20])
+def test_top_logprobs_in_range_pass(value: int | None):
+    assert top_logprobs(value, "x") == value
+
+
+@pytest.mark.parametrize("value", [-1, 21, 10**30])
+def test_top_logprobs_out_of_range_are_named(value: int):
+    with pytest.raises(BadRequest, match="x must be at least 0 and at most 20"):
+        top_logprobs(value, "x")
