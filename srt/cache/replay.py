@@ -25,6 +25,8 @@ from ..config import REPLAY_MODES, CacheSection
 from ..errors import BadRequest, ConfigError
 from ..model_config import LayerKind, ModelConfig
 
+MAX_SCHEDULES = 64
+
 
 @dataclass(frozen=True, slots=True)
 class ReplayShape:
@@ -87,6 +89,29 @@ def reach(kinds: tuple[LayerKind, ...], window: int) -> tuple[int, ...]:
     return tuple(reversed(rows))
 
 
+class ScheduleCache:
+    """The schedules of one model by slope and depth. Bounded, since shapes come with requests."""
+
+    __slots__ = ("_kinds", "_window", "_found")
+
+    def __init__(self, kinds: tuple[LayerKind, ...], window: int) -> None:
+        self._kinds = kinds
+        self._window = window
+        self._found: dict[tuple[int, int], ReplaySchedule] = {}
+
+    def get(self, slope: int, depth: int) -> ReplaySchedule:
+        found = self._found.get((slope, depth))
+        if found is None:
+            if len(self._found) >= MAX_SCHEDULES:
+                self._found.clear()
+            found = ReplaySchedule.staircase(self._kinds, self._window, slope, depth)
+            self._found[slope, depth] = found
+        return found
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
 class ReplayRule:
     """Adoption and provenance of hits for one model (B1-B3, B31). Immutable but for a cache."""
 
@@ -101,7 +126,7 @@ class ReplayRule:
         self.num_windows = kinds.count(LayerKind.WINDOW)
         self.min_saving = min_saving
         self._reach = reach(kinds, window)
-        self._schedules: dict[tuple[int, int], ReplaySchedule] = {}
+        self._schedules = ScheduleCache(kinds, window)
         self.default = self._settle(default)
 
     @classmethod
@@ -135,14 +160,7 @@ class ReplayRule:
         return ReplayShape(asked, self.default.slope, self.default.depth)
 
     def schedule(self, shape: ReplayShape) -> ReplaySchedule:
-        key = (shape.slope, shape.depth)
-        found = self._schedules.get(key)
-        if found is None:
-            if len(self._schedules) >= 64:  # shapes come with requests: the cache is bounded
-                self._schedules.clear()
-            found = ReplaySchedule.staircase(self.kinds, self.window, shape.slope, shape.depth)
-            self._schedules[key] = found
-        return found
+        return self._schedules.get(shape.slope, shape.depth)
 
     def longest_run(self, shape: ReplayShape) -> int:
         """Rows replayed in the lowest layer when the hit is long: R of B14 and B15."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ..cache.layout import KVLayout, plan_capacity
-from ..cache.replay import ReplaySchedule
+from ..cache.replay import ScheduleCache
 from ..config import ServerConfig
 from ..layers.linear import Matrix, WeightPolicy
 from ..layers.pools import KVPools, PagePool, WindowPool
@@ -52,6 +52,11 @@ class Runner:
     slots: SlotTable
     page_size: int
     weight_bytes: int = 0
+    _schedules: ScheduleCache = field(init=False)
+
+    def __post_init__(self) -> None:
+        kinds = tuple(layer.kind for layer in self.config.layers)
+        self._schedules = ScheduleCache(kinds, self.config.window)
 
     @classmethod
     def load(
@@ -118,8 +123,7 @@ class Runner:
         self.pools.windows.reset(reset.slot)
         schedule = None
         if reset.floor < reset.hit:
-            kinds = tuple(layer.kind for layer in self.config.layers)
-            schedule = ReplaySchedule.staircase(kinds, self.config.window, reset.slope, reset.depth)
+            schedule = self._schedules.get(reset.slope, reset.depth)
         self.slots.reset(reset, schedule)
 
 

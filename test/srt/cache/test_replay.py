@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.srt.cache.replay import ReplayRule, ReplaySchedule, ReplayShape, reach
+from treadle.srt.cache.replay import (
+    MAX_SCHEDULES,
+    ReplayRule,
+    ReplaySchedule,
+    ReplayShape,
+    ScheduleCache,
+    reach,
+)
 from treadle.srt.config import CacheSection
 from treadle.srt.errors import BadRequest, ConfigError
 from treadle.srt.model_config import LayerKind
@@ -33,6 +40,16 @@ def test_gemma_staircase_costs_what_the_design_says(gemma):
     rows = [out_rows(gemma, STAIRS, j) for j in range(1, 16)]
     assert rows[0] == 960 and rows[-1] == 512
     assert Fraction(sum(rows), 15) == 512 + Fraction(32 * 14, 2) == 736
+
+
+def test_schedules_are_made_once_and_kept_in_bounds(gemma_kinds):
+    schedules = ScheduleCache(gemma_kinds, 512)
+    first = schedules.get(32, 1)
+    assert first == ReplaySchedule.staircase(gemma_kinds, 512, 32, 1)
+    assert schedules.get(32, 1) is first
+    for slope in range(2 * MAX_SCHEDULES):
+        schedules.get(slope, 1)
+        assert len(schedules) <= MAX_SCHEDULES
 
 
 def test_rows_nobody_reads_are_not_run(gemma):
