@@ -12,8 +12,6 @@ from ..net.sse import DATA, END
 from ..tokenizer.trail import Ending
 from .usage import UsageSum
 
-NULL = b"null"
-
 
 class ChunkSpelling:
     """One stream's chunks: `{id, object, created, model, choices, usage?}`."""

@@ -8,7 +8,6 @@ Everything that can be refused is refused before the first byte of a response.
 
 from __future__ import annotations
 
-import time
 from array import array
 
 import orjson
@@ -17,20 +16,15 @@ from starlette.types import ASGIApp
 
 from ..errors import BadRequest
 from ..tokenizer.choice import Delta
+from ..tokenizer.encode import Tokenizer
 from ..tokenizer.generation import Generation
-from .answering import collect, stream
-from .bodies import JsonResponse
 from .chat_messages import check_features, read_messages
-from .chunks import NULL, ChunkSpelling
 from .generating import JobOptions, make_job, new_rid, read_scope, while_connected
-from .later import OpenAILater, refuse, refuse_prompt_logprobs
 from .logprobs import chat_content
-from .openai_common import StreamPlan
-from .reading import decode, read_body
+from .openai_common import AnswerPlan, Frame, Members, read_openai, respond
 from .sampling import CHAT, CHAT_NEW, Sampling, from_openai, top_logprobs
 from .schema import ChatRequest
 from .service import WEIGHT_VERSION, Service
-from .usage import UsageSum
 
 
 class ChatRoute:
@@ -39,25 +33,22 @@ class ChatRoute:
 
     async def create(self, request: Request) -> ASGIApp:
         service = self._service
-        service.frontend.check_serving()
-        data = await read_body(request, service.config.net.max_body_bytes)
-        body = decode(data, ChatRequest)
-        refuse(data, OpenAILater)
-        refuse_prompt_logprobs(data)
+        body = await read_openai(service, request, ChatRequest)
         check_features(body)
-        plan, model = StreamPlan(body), service.check_model(body.model)
+        plan = AnswerPlan(body, has_logprobs=bool(body.logprobs))
+        model = service.check_model(body.model)
         options = self._options(body, request, plan)
         rid = new_rid(body.rid)
         ids = await while_connected(request, self._prompt_ids(body))
         generation = service.frontend.submit(
             [make_job(service, ids, options)], rid=rid, is_streaming=plan.is_streaming
         )
-        answer = ChatAnswer(service, generation, model, plan, has_logprobs=bool(body.logprobs))
-        if plan.is_streaming:
-            return await stream(request, generation, answer)
-        return JsonResponse(answer.body(await collect(request, generation)))
+        kind = "chat.completion.chunk" if plan.is_streaming else "chat.completion"
+        frame = Frame(service, generation, model, plan, kind)
+        answer = ChatAnswer(service.tokenizer, generation, frame)
+        return await respond(request, generation, answer, is_streaming=plan.is_streaming)
 
-    def _options(self, body: ChatRequest, request: Request, plan: StreamPlan) -> JobOptions:
+    def _options(self, body: ChatRequest, request: Request, plan: AnswerPlan) -> JobOptions:
         if body.top_logprobs and not body.logprobs:
             raise BadRequest("top_logprobs needs logprobs: true", param="top_logprobs")
         top = top_logprobs(body.top_logprobs, "top_logprobs")
@@ -90,63 +81,32 @@ class ChatRoute:
 class ChatAnswer:
     """Spells one generation as a chat completion; also the writer of its events."""
 
-    def __init__(
-        self,
-        service: Service,
-        generation: Generation,
-        model: str,
-        plan: StreamPlan,
-        *,
-        has_logprobs: bool,
-    ) -> None:
-        self._tokenizer = service.tokenizer
+    def __init__(self, tokenizer: Tokenizer, generation: Generation, frame: Frame) -> None:
+        self._tokenizer = tokenizer
         self._generation = generation
-        self._plan = plan
-        self._has_logprobs = has_logprobs
-        self._usage = UsageSum(generation.choices, has_cache_report=service.config.net.cache_report)
-        kind = "chat.completion.chunk" if plan.is_streaming else "chat.completion"
-        self._head: dict[str, object] = {
-            "id": generation.rid,
-            "object": kind,
-            "created": int(time.time()),
-            "model": model,
-        }
-        self._chunks = ChunkSpelling(
-            self._head, self._usage, has_running_usage=plan.has_running_usage
-        )
+        self._frame = frame
 
-    def body(self, deltas: list[Delta]) -> dict[str, object]:
-        for delta in deltas:
-            self._usage.add(delta)
-        body = {
-            **self._head,
-            "choices": [self._choice(delta) for delta in deltas],
-            "usage": self._usage.body(),
-            "metadata": {"weight_version": WEIGHT_VERSION},
-        }
-        if self._plan.has_token_ids:
+    def body(self, deltas: list[Delta]) -> Members:
+        body = self._frame.body(deltas, self._choice)
+        body["metadata"] = {"weight_version": WEIGHT_VERSION}
+        if self._frame.plan.has_token_ids:
             body["prompt_token_ids"] = self._prompt_token_ids()
         return body
 
-    def _choice(self, delta: Delta) -> dict[str, object]:
-        choice: dict[str, object] = {
-            "index": delta.index,
-            "message": {
-                "role": "assistant",
-                "content": delta.text,
-                "reasoning_content": None,
-                "reasoning": None,
-                "tool_calls": None,
-            },
-            "logprobs": {"content": chat_content(self._tokenizer, delta)}
-            if self._has_logprobs
-            else None,
-            "finish_reason": delta.ending.reason if delta.ending else None,
-            "matched_stop": delta.ending.matched if delta.ending else None,
+    def _choice(self, delta: Delta) -> Members:
+        message = {
+            "role": "assistant",
+            "content": delta.text,
+            "reasoning_content": None,
+            "reasoning": None,
+            "tool_calls": None,
         }
-        if self._plan.has_token_ids:
-            choice["token_ids"] = delta.token_ids
-        return choice
+        return {"message": message, "logprobs": self._logprobs(delta)}
+
+    def _logprobs(self, delta: Delta) -> Members | None:
+        if not self._frame.plan.has_logprobs:
+            return None
+        return {"content": chat_content(self._tokenizer, delta)}
 
     def _prompt_token_ids(self) -> list[int]:
         return self._generation.choices[0].request.prompt_ids.tolist()
@@ -154,30 +114,19 @@ class ChatAnswer:
     def begin(self) -> bytes:
         fields = b'"delta":{"role":"assistant","content":""},"logprobs":null'
         top = b""
-        if self._plan.has_token_ids:
+        if self._frame.plan.has_token_ids:
             top = b',"prompt_token_ids":' + orjson.dumps(self._prompt_token_ids())
         return b"".join(
-            self._chunks.choice(choice.index, fields, top=top if choice.index == 0 else b"")
+            self._frame.chunks.choice(choice.index, fields, top=top if choice.index == 0 else b"")
             for choice in self._generation.choices
         )
 
     def write(self, delta: Delta) -> bytes:
-        self._usage.add(delta)
-        events = b""
-        if delta.text or (delta.token_ids and (self._has_logprobs or self._plan.has_token_ids)):
-            fields = b'"delta":{"content":%b},"logprobs":%b' % (
-                orjson.dumps(delta.text),
-                orjson.dumps({"content": chat_content(self._tokenizer, delta)})
-                if self._has_logprobs
-                else NULL,
-            )
-            if self._plan.has_token_ids:
-                fields += b',"token_ids":' + orjson.dumps(delta.token_ids)
-            events = self._chunks.choice(delta.index, fields)
-        if delta.ending is not None:
-            fields = b'"delta":{},"logprobs":null'
-            events += self._chunks.choice(delta.index, fields, delta.ending)
-        return events
+        return self._frame.write(delta, self._fields, b'"delta":{},"logprobs":null')
+
+    def _fields(self, delta: Delta) -> bytes:
+        text, logprobs = orjson.dumps(delta.text), orjson.dumps(self._logprobs(delta))
+        return b'"delta":{"content":%b},"logprobs":%b' % (text, logprobs)
 
     def end(self) -> bytes:
-        return self._chunks.usage() if self._plan.has_usage_chunk else b""
+        return self._frame.end()

@@ -1,15 +1,41 @@
-"""What chat and text completions have in common beyond the engine's side of a request."""
+"""What chat and text completions share around their choices.
+
+    read_openai -> (the route: prompt, options, generation) -> Frame -> respond
+
+Owns the refusals that need only the body, the part of an answer that is the same in both dialects
+(head, usage, how a choice ends), and when a delta is worth a chunk.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import orjson
+from starlette.requests import Request
+from starlette.types import ASGIApp
+
 from ..errors import BadRequest
+from ..tokenizer.choice import Delta
+from ..tokenizer.generation import Generation
+from .answering import EventWriter, collect, stream
+from .bodies import JsonResponse
+from .chunks import ChunkSpelling
+from .later import OpenAILater, refuse, refuse_prompt_logprobs
+from .reading import decode, read_body
 from .schema import OpenAIFields
+from .service import Service
+from .usage import UsageSum
+
+Body = TypeVar("Body", bound=OpenAIFields)
+Members = dict[str, object]  # of a JSON object
 
 
-class StreamPlan:
-    """Which extra facts a stream carries. Raises BadRequest for options without a stream."""
+class AnswerPlan:
+    """Which extra facts an answer carries. Raises BadRequest for stream options alone."""
 
-    def __init__(self, body: OpenAIFields) -> None:
+    def __init__(self, body: OpenAIFields, *, has_logprobs: bool) -> None:
         options = body.stream_options
         self.is_streaming = bool(body.stream)
         if options is not None and not self.is_streaming:
@@ -17,3 +43,82 @@ class StreamPlan:
         self.has_usage_chunk = options is not None and bool(options.include_usage)
         self.has_running_usage = options is not None and bool(options.continuous_usage_stats)
         self.has_token_ids = bool(body.return_token_ids)
+        self.has_logprobs = has_logprobs
+
+
+class Frame:
+    """One answer but for what its dialect says of a choice. `kind` is its member `object`."""
+
+    def __init__(
+        self, service: Service, generation: Generation, model: str, plan: AnswerPlan, kind: str
+    ) -> None:
+        self.plan = plan
+        self._usage = UsageSum(generation.choices, has_cache_report=service.config.net.cache_report)
+        self._head: Members = {
+            "id": generation.rid,
+            "object": kind,
+            "created": int(time.time()),
+            "model": model,
+        }
+        self.chunks = ChunkSpelling(
+            self._head, self._usage, has_running_usage=plan.has_running_usage
+        )
+
+    def body(self, deltas: list[Delta], own: Callable[[Delta], Members]) -> Members:
+        """The whole answer; `own` gives a choice's members of the dialect."""
+        for delta in deltas:
+            self._usage.add(delta)
+        choices = [self._choice(delta, own(delta)) for delta in deltas]
+        return {**self._head, "choices": choices, "usage": self._usage.body()}
+
+    def _choice(self, delta: Delta, own: Members) -> Members:
+        choice = {
+            "index": delta.index,
+            **own,
+            "finish_reason": delta.ending.reason if delta.ending else None,
+            "matched_stop": delta.ending.matched if delta.ending else None,
+        }
+        if self.plan.has_token_ids:
+            choice["token_ids"] = delta.token_ids
+        return choice
+
+    def write(self, delta: Delta, own: Callable[[Delta], bytes], last: bytes) -> bytes:
+        """Chunks of a delta: its news, and the end. `last` is what the dialect says of an end."""
+        plan, events = self.plan, b""
+        self._usage.add(delta)
+        if delta.text or (delta.token_ids and (plan.has_logprobs or plan.has_token_ids)):
+            fields = own(delta)
+            if plan.has_token_ids:
+                fields += b',"token_ids":' + orjson.dumps(delta.token_ids)
+            events = self.chunks.choice(delta.index, fields)
+        if delta.ending is not None:
+            events += self.chunks.choice(delta.index, last, delta.ending)
+        return events
+
+    def end(self) -> bytes:
+        return self.chunks.usage() if self.plan.has_usage_chunk else b""
+
+
+class Answer(EventWriter, Protocol):
+    """One generation in a dialect, whole or as events."""
+
+    def body(self, deltas: list[Delta]) -> Members: ...
+
+
+async def read_openai(service: Service, request: Request, fields: type[Body]) -> Body:
+    """Raises what forbids serving, BadRequest and NotSupported."""
+    service.frontend.check_serving()
+    data = await read_body(request, service.config.net.max_body_bytes)
+    body = decode(data, fields)
+    refuse(data, OpenAILater)
+    refuse_prompt_logprobs(data)
+    return body
+
+
+async def respond(
+    request: Request, generation: Generation, answer: Answer, *, is_streaming: bool
+) -> ASGIApp:
+    """Raises what ended the generation before its first delta."""
+    if is_streaming:
+        return await stream(request, generation, answer)
+    return JsonResponse(answer.body(await collect(request, generation)))

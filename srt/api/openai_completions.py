@@ -5,7 +5,6 @@ Choices are prompt-major. Chunks always carry one choice, except the usage chunk
 
 from __future__ import annotations
 
-import time
 from array import array
 from typing import cast
 
@@ -15,19 +14,15 @@ from starlette.types import ASGIApp
 
 from ..errors import BadRequest
 from ..tokenizer.choice import Delta
+from ..tokenizer.encode import Tokenizer
 from ..tokenizer.generation import Generation
-from .answering import collect, stream
-from .bodies import JsonResponse
-from .chunks import NULL, ChunkSpelling
 from .generating import JobOptions, check_total, make_job, new_rid, read_scope, while_connected
-from .later import OpenAILater, not_supported, refuse, refuse_prompt_logprobs
+from .later import not_supported
 from .logprobs import CompletionLogprobs
-from .openai_common import StreamPlan
-from .reading import decode, read_body
+from .openai_common import AnswerPlan, Frame, Members, read_openai, respond
 from .sampling import COMPLETION, from_openai, top_logprobs
 from .schema import CompletionRequest
 from .service import Service
-from .usage import UsageSum
 
 
 class CompletionRoute:
@@ -36,25 +31,20 @@ class CompletionRoute:
 
     async def create(self, request: Request) -> ASGIApp:
         service = self._service
-        service.frontend.check_serving()
-        data = await read_body(request, service.config.net.max_body_bytes)
-        body = decode(data, CompletionRequest)
-        refuse(data, OpenAILater)
-        refuse_prompt_logprobs(data)
-        plan, model = StreamPlan(body), service.check_model(body.model)
+        body = await read_openai(service, request, CompletionRequest)
+        plan = AnswerPlan(body, has_logprobs=body.logprobs is not None)
+        model = service.check_model(body.model)
         options = self._options(body, request, plan)
         rid = new_rid(body.rid)
         prompts = await while_connected(request, self._prompts(body))
         jobs = [make_job(service, ids, options) for ids in prompts]
         check_total(jobs, "prompt")
         generation = service.frontend.submit(jobs, rid=rid, is_streaming=plan.is_streaming)
-        has_logprobs = body.logprobs is not None
-        answer = CompletionAnswer(service, generation, model, plan, has_logprobs=has_logprobs)
-        if plan.is_streaming:
-            return await stream(request, generation, answer)
-        return JsonResponse(answer.body(await collect(request, generation)))
+        frame = Frame(service, generation, model, plan, "text_completion")
+        answer = CompletionAnswer(service.tokenizer, generation, frame)
+        return await respond(request, generation, answer, is_streaming=plan.is_streaming)
 
-    def _options(self, body: CompletionRequest, request: Request, plan: StreamPlan) -> JobOptions:
+    def _options(self, body: CompletionRequest, request: Request, plan: AnswerPlan) -> JobOptions:
         sampling = self._service.sampling.read(from_openai(body), COMPLETION)
         if body.best_of is not None and body.best_of != sampling.n:
             raise not_supported("best_of", f"other than n, which is {sampling.n}")
@@ -88,71 +78,35 @@ class CompletionRoute:
 class CompletionAnswer:
     """Spells one generation as a text completion; also the writer of its events."""
 
-    def __init__(
-        self,
-        service: Service,
-        generation: Generation,
-        model: str,
-        plan: StreamPlan,
-        *,
-        has_logprobs: bool,
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, generation: Generation, frame: Frame) -> None:
         self._generation = generation
-        self._plan = plan
-        self._logprobs = (
-            [CompletionLogprobs(service.tokenizer) for _ in generation.choices]
-            if has_logprobs
-            else []
-        )
-        self._usage = UsageSum(generation.choices, has_cache_report=service.config.net.cache_report)
-        self._head: dict[str, object] = {
-            "id": generation.rid,
-            "object": "text_completion",
-            "created": int(time.time()),
-            "model": model,
-        }
-        self._chunks = ChunkSpelling(
-            self._head, self._usage, has_running_usage=plan.has_running_usage
-        )
+        self._frame = frame
+        self._spellings = [CompletionLogprobs(tokenizer) for _ in generation.choices]
 
-    def body(self, deltas: list[Delta]) -> dict[str, object]:
-        for delta in deltas:
-            self._usage.add(delta)
-        choices = [self._choice(delta) for delta in deltas]
-        return {**self._head, "choices": choices, "usage": self._usage.body()}
+    def body(self, deltas: list[Delta]) -> Members:
+        return self._frame.body(deltas, self._choice)
 
-    def _choice(self, delta: Delta) -> dict[str, object]:
-        choice: dict[str, object] = {
-            "index": delta.index,
-            "text": delta.text,
-            "logprobs": self._logprobs[delta.index].take(delta) if self._logprobs else None,
-            "finish_reason": delta.ending.reason if delta.ending else None,
-            "matched_stop": delta.ending.matched if delta.ending else None,
-        }
-        if self._plan.has_token_ids:
-            choice["token_ids"] = delta.token_ids
+    def _choice(self, delta: Delta) -> Members:
+        choice: Members = {"text": delta.text, "logprobs": self._logprobs(delta)}
+        if self._frame.plan.has_token_ids:
             request = self._generation.choices[delta.index].request
             choice["prompt_token_ids"] = request.prompt_ids.tolist()
         return choice
+
+    def _logprobs(self, delta: Delta) -> Members | None:
+        if not self._frame.plan.has_logprobs:
+            return None
+        return self._spellings[delta.index].take(delta)
 
     def begin(self) -> bytes:
         return b""
 
     def write(self, delta: Delta) -> bytes:
-        self._usage.add(delta)
-        events = b""
-        if delta.text or (delta.token_ids and (self._logprobs or self._plan.has_token_ids)):
-            fields = b'"text":%b,"logprobs":%b' % (
-                orjson.dumps(delta.text),
-                orjson.dumps(self._logprobs[delta.index].take(delta)) if self._logprobs else NULL,
-            )
-            if self._plan.has_token_ids:
-                fields += b',"token_ids":' + orjson.dumps(delta.token_ids)
-            events = self._chunks.choice(delta.index, fields)
-        if delta.ending is not None:
-            fields = b'"text":"","logprobs":null'
-            events += self._chunks.choice(delta.index, fields, delta.ending)
-        return events
+        return self._frame.write(delta, self._fields, b'"text":"","logprobs":null')
+
+    def _fields(self, delta: Delta) -> bytes:
+        text, logprobs = orjson.dumps(delta.text), orjson.dumps(self._logprobs(delta))
+        return b'"text":%b,"logprobs":%b' % (text, logprobs)
 
     def end(self) -> bytes:
-        return self._chunks.usage() if self._plan.has_usage_chunk else b""
+        return self._frame.end()

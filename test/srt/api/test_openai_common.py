@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.srt.api.openai_common import StreamPlan
+from treadle.srt.api.openai_common import AnswerPlan
 from treadle.srt.api.schema import ChatRequest, StreamOptions
 from treadle.srt.errors import BadRequest
 
 
 def test_stream_options_need_a_stream():
     with pytest.raises(BadRequest):
-        StreamPlan(ChatRequest(stream=False, stream_options=StreamOptions()))
-    plan = StreamPlan(ChatRequest(stream=True, stream_options=StreamOptions(include_usage=True)))
+        AnswerPlan(ChatRequest(stream=False, stream_options=StreamOptions()), has_logprobs=False)
+    body = ChatRequest(stream=True, stream_options=StreamOptions(include_usage=True))
+    plan = AnswerPlan(body, has_logprobs=False)
     assert (plan.has_usage_chunk, plan.has_running_usage) == (True, False)
