@@ -85,6 +85,13 @@ class RequestMetrics:
             buckets=TTFT_BUCKETS,
             registry=self.registry,
         )
+        self._hit_sizes = Histogram(
+            "treadle:hit_tokens",
+            "prompt tokens from cache, by prompt",
+            COMMON,
+            buckets=(0, *TOKEN_BUCKETS),
+            registry=self.registry,
+        )
         self._replayed = Counter(
             "treadle:swa_replayed_tokens",
             "tokens recomputed to refill windows",
@@ -103,6 +110,7 @@ class RequestMetrics:
             self._cached.labels(**self._common, cache_source=source).inc(usage.cached_tokens)
         self._replayed.inc(usage.replayed_tokens)
         self._prompt_sizes.labels(**self._common).observe(usage.prompt_tokens)
+        self._hit_sizes.labels(**self._common).observe(usage.cached_tokens)
 
     def first_token(
         self, ttft_s: float, queue_s: float, *, is_streaming: bool, is_hit: bool

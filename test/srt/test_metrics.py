@@ -30,7 +30,7 @@ STARRED = {
     "sglang:realtime_tokens": "counter", "sglang:time_to_first_token_seconds": "histogram",
     "sglang:inter_token_latency_seconds": "histogram",
     "sglang:e2e_request_latency_seconds": "histogram", "sglang:queue_time_seconds": "histogram",
-    "treadle:swa_replayed_tokens": "counter",
+    "treadle:swa_replayed_tokens": "counter", "treadle:hit_tokens": "histogram",
 }  # fmt: skip
 
 
@@ -70,6 +70,14 @@ def test_scheduler_numbers_carry_ranks_and_their_own_labels():
         assert label in line
     assert "treadle:pages{" in text
     assert "sglang:evicted_tokens_total{" in text
+
+
+def test_misses_and_small_hits_are_told_apart():
+    metrics = busy()
+    metrics.prompt(Usage(5, 0, 0, 0), is_streaming=False)
+    lines = metrics.render({}, {}, FACTS).decode().splitlines()
+    counts = [line.rsplit(" ", 1)[1] for line in lines if "treadle:hit_tokens_bucket" in line]
+    assert counts[:2] == ["1.0", "2.0"]
 
 
 def test_two_objects_share_nothing():
