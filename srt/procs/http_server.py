@@ -17,7 +17,10 @@ LAST_ANSWERS_S = 1  # for bodies to leave when the server stops
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening address; port 0 takes a free one. Raises ConfigError."""
+    """A listening socket; port 0 takes a free port. Raises ConfigError.
+
+    It listens at once: until then, the kernel would give the same port to a second server.
+    """
     try:
         family, kind, proto, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -28,6 +31,7 @@ def bind(host: str, port: int) -> socket.socket:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind(address)
+        sock.listen(BACKLOG)
     except OSError as e:
         sock.close()
         raise ConfigError(f"cannot listen on --host {host} --port {port}: {e.strerror}") from None

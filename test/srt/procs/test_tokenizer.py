@@ -161,7 +161,6 @@ async def test_failed_warm_up_ends_the_process(
 
 def test_port_in_use_is_an_error_of_the_flag():
     with bind("127.0.0.1", 0) as taken:
-        taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"--port {port}"):
             bind("127.0.0.1", port)
