@@ -18,6 +18,7 @@ from ..tokenizer.frontend import ServingState
 from ..tokenizer.generation import Generation
 from ..tokenizer.jobs import probe_job
 from .bodies import JsonResponse
+from .generating import while_connected
 from .reading import decode, read_body
 from .schema import AbortBody
 from .service import Service
@@ -50,6 +51,9 @@ class ControlRoutes:
             deadline = time.monotonic() + min(max(float(timeout), 0.0), 3600.0)
         except ValueError:
             raise BadRequest(f"timeout must be seconds, got {timeout!r}", param="timeout") from None
+        return await while_connected(request, self._flush_until(deadline))
+
+    async def _flush_until(self, deadline: float) -> Response:
         while True:
             done = await self._service.frontend.flush()
             if done.ok:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from array import array
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -124,9 +124,10 @@ def make_job(
     return PromptJob(request, sampling.rules, sampling.n, interval)
 
 
-def check_total(jobs: Sequence[PromptJob], param: str) -> None:
-    """One HTTP request must not fill the table alone. Raises BadRequest."""
-    total = sum(job.n for job in jobs)
+def check_outputs(total: int, param: str) -> None:
+    """One HTTP request must not fill the table alone; asked before work is spent on its prompts.
+    Raises BadRequest.
+    """
     if total > MAX_OUTPUTS:
         raise BadRequest(
             f"the request asks for {total} outputs, at most {MAX_OUTPUTS}", param=param

@@ -17,7 +17,7 @@ from ..errors import BadRequest
 from ..tokenizer.jobs import PromptJob
 from .answering import collect, stream
 from .bodies import JsonResponse
-from .generating import JobOptions, check_total, make_job, new_rid, read_scope, while_connected
+from .generating import JobOptions, check_outputs, make_job, new_rid, read_scope, while_connected
 from .later import NativeLater, refuse
 from .logprobs import Triples
 from .native_batch import Batch, Row, read_batch
@@ -44,8 +44,8 @@ class GenerateRoute:
         options = [self._options(body, row, request) for row in batch.rows]
         if len({option.sampling.n for option in options}) > 1:
             raise BadRequest("n must be the same in a batch", param="sampling_params.n")
+        check_outputs(sum(option.sampling.n for option in options), "sampling_params.n")
         jobs = await while_connected(request, self._jobs(batch, options))
-        check_total(jobs, "text")
         is_streaming = bool(body.stream)
         generation = service.frontend.submit(jobs, rid=rid, is_streaming=is_streaming)
         triples = Triples(service.tokenizer if body.return_text_in_logprobs else None)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from ..errors import BadRequest
+from .generating import check_outputs
 from .later import not_supported
 from .sampling import top_logprobs
 from .schema import GenerateBody, SamplingFields
@@ -41,6 +42,7 @@ def read_batch(body: GenerateBody) -> Batch:
     """Raises BadRequest, NotSupported."""
     prompts, is_list = _prompts(body)
     size = len(prompts)
+    check_outputs(size, "input_ids" if body.text is None else "text")
     samplings = _spread(body.sampling_params, size, "sampling_params")
     rids: list[str | None] = [None] * size
     if isinstance(body.rid, list):

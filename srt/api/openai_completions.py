@@ -5,6 +5,7 @@ Choices are prompt-major. Chunks always carry one choice, except the usage chunk
 
 from __future__ import annotations
 
+import asyncio
 from array import array
 from typing import cast
 
@@ -16,7 +17,7 @@ from ..errors import BadRequest
 from ..tokenizer.choice import Delta
 from ..tokenizer.encode import Tokenizer
 from ..tokenizer.generation import Generation
-from .generating import JobOptions, check_total, make_job, new_rid, read_scope, while_connected
+from .generating import JobOptions, check_outputs, make_job, new_rid, read_scope, while_connected
 from .later import not_supported
 from .logprobs import CompletionLogprobs
 from .openai_common import AnswerPlan, Frame, Members, read_openai, respond
@@ -36,9 +37,8 @@ class CompletionRoute:
         model = service.check_model(body.model)
         options = self._options(body, request, plan)
         rid = new_rid(body.rid)
-        prompts = await while_connected(request, self._prompts(body))
+        prompts = await while_connected(request, self._prompts(body, options.sampling.n))
         jobs = [make_job(service, ids, options) for ids in prompts]
-        check_total(jobs, "prompt")
         generation = service.frontend.submit(jobs, rid=rid, is_streaming=plan.is_streaming)
         frame = Frame(service, generation, model, plan, "text_completion")
         answer = CompletionAnswer(service.tokenizer, generation, frame)
@@ -55,7 +55,7 @@ class CompletionRoute:
             is_streaming=plan.is_streaming,
         )
 
-    async def _prompts(self, body: CompletionRequest) -> list[array[int]]:
+    async def _prompts(self, body: CompletionRequest, n: int) -> list[array[int]]:
         prompt = body.prompt
         if prompt is None or len(prompt) == 0:
             raise BadRequest("prompt must not be empty", param="prompt")
@@ -63,8 +63,10 @@ class CompletionRoute:
             return [await self._service.prompts.text(prompt, "prompt")]
         if all(isinstance(item, int) for item in prompt):
             return [self._service.limits.check_ids(cast(list[int], prompt), "prompt")]
+        check_outputs(len(prompt) * n, "prompt")
         found = []
         for i, item in enumerate(prompt):
+            await asyncio.sleep(0)  # many texts must not hold up the streams of others
             path = f"prompt[{i}]"
             if isinstance(item, str):
                 found.append(await self._service.prompts.text(item, path))

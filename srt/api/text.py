@@ -29,18 +29,18 @@ class TextRoutes:
         if (prompt is None) == (body.messages is None):
             raise BadRequest("exactly one of prompt and messages must be given", param="prompt")
         if prompt is None:
-            return self._tokens(await self._chat_ids(body))
+            return await self._tokens(await self._chat_ids(body))
         add_special = body.add_special_tokens is not False
         encode = self._service.prompts.encode
         if isinstance(prompt, str):
-            return self._tokens(await encode(prompt, add_special=add_special))
+            return await self._tokens(await encode(prompt, add_special=add_special))
         rows = [await encode(text, add_special=add_special) for text in prompt]
         return JsonResponse(
             {
                 "tokens": rows,
                 "count": [len(row) for row in rows],
                 "max_model_len": self._service.limits.context_len,
-                "token_strs": [self._texts(row) for row in rows],
+                "token_strs": await asyncio.to_thread(lambda: [self._texts(row) for row in rows]),
             }
         )
 
@@ -83,13 +83,13 @@ class TextRoutes:
         decode_ids = self._service.tokenizer.decode
         return await asyncio.to_thread(decode_ids, ids, skip_special=skip_special)
 
-    def _tokens(self, ids: list[int]) -> JsonResponse:
+    async def _tokens(self, ids: list[int]) -> JsonResponse:
         return JsonResponse(
             {
                 "tokens": ids,
                 "count": len(ids),
                 "max_model_len": self._service.limits.context_len,
-                "token_strs": self._texts(ids),
+                "token_strs": await asyncio.to_thread(self._texts, ids),
             }
         )
 

@@ -18,10 +18,11 @@ from .vocabulary import Vocabulary
 class Tokenizer:
     """`eos_ids` are all ids that end an answer; `prefix` of the vocabulary is usually the BOS."""
 
-    __slots__ = ("_vocabulary",)
+    __slots__ = ("_vocabulary", "longest_piece")
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
+        self.longest_piece = max(map(len, vocabulary.pieces), default=1)  # in characters
 
     @classmethod
     def load(cls, path: Path) -> Tokenizer:

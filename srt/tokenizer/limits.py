@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from ..errors import BadRequest, TooLong
 
+MOST_COMPOSED = 4  # characters that a normaliser may make one of: a vowel and its marks
+
 
 @dataclass(frozen=True, slots=True)
 class OutputCap:
@@ -50,6 +52,19 @@ class Limits:
             raise TooLong(
                 f"The prompt has {length} tokens, but the model's context length is "
                 f"{self.context_len} tokens and at least one must be left for the output.",
+                param=param,
+            )
+
+    def check_text_len(self, num_chars: int, longest_piece: int, param: str) -> None:
+        """Raises TooLong for a text of which the model's context cannot hold the tokens, whatever
+        they are: the longest have `longest_piece` characters. Encoding such a text costs seconds
+        and gigabytes.
+        """
+        fewest = num_chars // (longest_piece * MOST_COMPOSED)
+        if fewest >= self.context_len:
+            raise TooLong(
+                f"{param} has {num_chars} characters, which are {fewest} tokens or more, but the "
+                f"model's context length is {self.context_len} tokens.",
                 param=param,
             )
 

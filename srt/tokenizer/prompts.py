@@ -39,6 +39,7 @@ class Prompts:
 
     async def text(self, text: str, param: str, *, add_special: bool = True) -> array[int]:
         """Raises BadRequest for an empty prompt, TooLong."""
+        self.limits.check_text_len(len(text), self.tokenizer.longest_piece, param)
         return self.limits.check_ids(await self.encode(text, add_special=add_special), param)
 
     async def encode(self, text: str, *, add_special: bool) -> list[int]:
@@ -49,6 +50,7 @@ class Prompts:
 
     async def chat(self, conversation: Conversation, param: str) -> array[int]:
         """Raises BadRequest for messages that the template refuses, TooLong."""
+        self.limits.check_text_len(conversation.num_chars, self.tokenizer.longest_piece, param)
         return self.limits.check_ids(await self.encode_chat(conversation), param)
 
     async def encode_chat(self, conversation: Conversation) -> list[int]:

@@ -62,6 +62,24 @@ async def test_odd_flush_timeouts_do_not_wait(bench: Bench, timeout: str):
     assert response.status_code == 400
 
 
+async def test_flush_ends_with_its_client(bench: Bench):
+    """Else each one that gave up would ask the engine twenty times a second for an hour."""
+    bench.engine.is_flushable = False
+    scope = {
+        "type": "http", "method": "POST", "path": "/flush_cache", "headers": [],
+        "query_string": b"timeout=3600",
+    }  # fmt: skip
+
+    async def receive() -> dict[str, object]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: object) -> None:
+        raise AssertionError("nobody is there to read it")
+
+    async with asyncio.timeout(5):
+        await bench.app(scope, receive, send)
+
+
 async def test_health_follows_the_state():
     async with serving(is_ready=False) as bench:
         for path in ("/health", "/ready", "/ping", "/health_generate"):

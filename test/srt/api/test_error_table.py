@@ -101,6 +101,8 @@ ROWS = [
     chat(400, "at most 20", "top_logprobs", logprobs=True, top_logprobs=21),
     chat(400, "needs logprobs", "top_logprobs", top_logprobs=2),
     Row(TEXT, {"prompt": "a", "logprobs": 21}, 400, "at most 20", "logprobs"),
+    Row(TEXT, {"prompt": "a", "prompt_logprobs": "x"}, 400, "Expected `", "prompt_logprobs"),
+    chat(400, "Expected `", "prompt_logprobs", prompt_logprobs=[1]),
     chat(400, "seed", "seed", seed=2**63),
     chat(400, "min_tokens", "min_tokens", min_tokens=-1),
     chat(400, "stream: true", "stream_options", stream_options={"include_usage": True}),

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from test.serving import Bench, hold
+from treadle.srt.tokenizer.encode import Tokenizer
 
 PATH = "/generate"
 
@@ -71,9 +72,22 @@ async def test_absurd_rid_is_refused(bench: Bench):
     assert response.json()["param"] == "rid"
 
 
-async def test_too_many_outputs_are_refused(bench: Bench):
-    body = {"input_ids": [[1]] * 64, "sampling_params": {"n": 128}}
-    response = await bench.post(PATH, body)
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (PATH, {"text": ["a"] * 64, "sampling_params": {"n": 128}}),
+        (PATH, {"text": ["a"] * 4097}),
+        ("/v1/completions", {"prompt": ["a"] * 64, "n": 128}),
+    ],
+)
+async def test_too_many_outputs_are_refused_before_anything_is_encoded(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, object]
+):
+    def encode(self: Tokenizer, text: str, *, add_special: bool) -> list[int]:
+        raise AssertionError("work for a request that is refused")
+
+    monkeypatch.setattr(Tokenizer, "encode", encode)
+    response = await bench.post(path, body)
     assert response.status_code == 400
     assert "at most 4096" in response.json()["message"]
 

@@ -38,6 +38,22 @@ async def test_lengths_are_checked():
         await make().text("", "p", add_special=False)
 
 
+async def test_text_beyond_any_context_is_refused_without_encoding_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def encode(self: Tokenizer, text: str, *, add_special: bool) -> list[int]:
+        raise AssertionError("this takes seconds and gigabytes")
+
+    monkeypatch.setattr(Tokenizer, "encode", encode)
+    num_chars = 50 * 4 * TOKENIZER.longest_piece
+    with pytest.raises(TooLong, match="50 tokens or more.*context length is 50"):
+        await make().text("x" * num_chars, "p")
+    with pytest.raises(TooLong, match="context length"):
+        await make().chat(Conversation([], num_chars=num_chars), "m")
+    with pytest.raises(AssertionError):
+        await make().text("x" * (num_chars - 1), "p")
+
+
 async def test_model_without_template_refuses_chats():
     bare = Prompts(TOKENIZER, None, Limits(50, 260))
     with pytest.raises(BadRequest, match="--chat-template"):
