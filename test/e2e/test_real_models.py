@@ -38,7 +38,9 @@ def usage(answer: dict[str, object]) -> tuple[int, int, int]:
 
 
 def source_ids(server: Server, count: int) -> list[int]:
-    text = (ROOT / "srt/ARCHITECTURE.md").read_text() + (ROOT / "srt/cache/radix.py").read_text()
+    names = ("ARCHITECTURE.md", "cache/radix.py", "cache/manager.py", "cache/replay.py", "flags.py")
+    files = [ROOT / "srt" / name for name in names[:-1]] + [ROOT / "python/treadle" / names[-1]]
+    text = "".join(path.read_text() for path in files)
     answer = httpx.post(server.url + "/tokenize", json={"prompt": text}, timeout=60).json()
     return answer["tokens"][:count]
 
@@ -63,6 +65,40 @@ def test_warm_turn_of_a_hybrid_model_replays_a_bounded_number_of_rows(serve: Sta
     off = generate(server, input_ids=turn, swa_replay="off", sampling_params=greedy(24))
     assert usage(off) == (1724, 0, 0)
     assert off["output_ids"] == cold["output_ids"]
+
+
+def logprobs(answer: dict[str, object]) -> list[float]:
+    meta = answer["meta_info"]
+    assert isinstance(meta, dict)
+    return [entry[0] for entry in meta["output_token_logprobs"]]
+
+
+def exact_equals_cold(server: Server, *, hit: int, exact_rows: int) -> None:
+    """A hit of `hit` rows in exact mode against a run without the cache, to the bit."""
+    prompt = source_ids(server, hit + 60)
+    assert len(prompt) == hit + 60
+    generate(server, input_ids=prompt[: hit + 1], sampling_params=greedy(1))
+    asked = {"input_ids": prompt, "return_logprob": True, "sampling_params": greedy(8)}
+    warm = generate(server, swa_replay="exact", **asked)
+    cold = generate(server, swa_replay="off", **asked)
+    assert usage(warm) == (hit + 60, hit, exact_rows)
+    assert usage(cold) == (hit + 60, 0, 0)
+    assert warm["output_ids"] == cold["output_ids"]
+    assert logprobs(warm) == logprobs(cold)
+
+
+def test_exact_hit_of_the_real_model_equals_cold_to_the_bit(serve: StartServer):
+    exact_equals_cold(serve(GEMMA, *MEMORY), hit=8000, exact_rows=15 * (WINDOW - 1))
+
+
+def test_exact_hit_equals_cold_to_the_bit_on_the_reference_path(
+    serve: StartServer, monkeypatch: pytest.MonkeyPatch
+):
+    """In float32 on the torch references, with the window cut to 16 to be affordable."""
+    monkeypatch.setenv("TREADLE_KERNELS", "reference")
+    override = '{"gemma3.attention.sliding_window": 16}'
+    server = serve(GEMMA, *MEMORY, "--quantization", "none", "--json-model-override-args", override)
+    exact_equals_cold(server, hit=320, exact_rows=15 * 15)
 
 
 def test_batching_and_chunks_do_not_change_a_greedy_token(serve: StartServer):
