@@ -24,7 +24,7 @@ from ..api.app import make_app
 from ..api.sampling import SamplingDefaults, SamplingReader
 from ..api.service import ModelInfo, Service
 from ..checkpoint import load_sampling_defaults, resolve_path
-from ..errors import TreadleError, WorkerLost
+from ..errors import ConfigError, TreadleError, WorkerLost
 from ..log import event
 from ..messages import Ready
 from ..metrics import HttpMetrics, RequestMetrics
@@ -80,6 +80,11 @@ def make_service(boot: Boot, channel: AsyncChannel) -> Service:
     named = config.model.tokenizer_path
     is_own = named == config.model.path
     tokenizer = Tokenizer.load(Path(boot.model_path) if is_own else resolve_path(named))
+    if tokenizer.vocab_size > model.vocab_size:
+        raise ConfigError(
+            f"--tokenizer-path {named} has {tokenizer.vocab_size} ids, more than the "
+            f"{model.vocab_size} of the model: it belongs to another one"
+        )
     limits = Limits(config.model.context_len, min(model.vocab_size, tokenizer.vocab_size))
     eos_ids = tuple(i for i in dict.fromkeys((*model.eos_ids, *tokenizer.eos_ids)))
     metrics = RequestMetrics(config.model.served_name)

@@ -218,8 +218,9 @@ class Scheduler:
         if message.rid in self._requests:
             raise BadRequest(f"rid {message.rid!r} is in use", param="rid")
         limit = self._settings.max_queued
-        if 0 <= limit <= len(self._waiting):
-            raise Overloaded(f"the queue is full: {len(self._waiting)} wait, limit {limit}")
+        queued = len(self._waiting) - self._cache.slots.num_free  # the others start at once
+        if 0 <= limit <= queued:
+            raise Overloaded(f"the queue is full: {queued} wait, limit {limit}")
         sampling = message.sampling
         if sampling.seed is None:  # drawn once, so that a resumed request goes on as it began
             sampling = replace(sampling, seed=self._rng.getrandbits(SEED_BITS))

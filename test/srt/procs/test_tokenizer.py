@@ -25,7 +25,7 @@ from treadle.srt.model_config import LayerConfig, LayerKind, ModelConfig, Rope
 from treadle.srt.net.ipc import Hub, make_endpoints
 from treadle.srt.procs.boot import Boot
 from treadle.srt.procs.http_server import bind
-from treadle.srt.procs.tokenizer import launch_command, serve
+from treadle.srt.procs.tokenizer import launch_command, make_service, serve
 
 MODEL = ModelConfig(
     architecture="LlamaForCausalLM", model_type="llama", vocab_size=257, hidden_size=8,
@@ -164,6 +164,19 @@ def test_port_in_use_is_an_error_of_the_flag():
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"--port {port}"):
             bind("127.0.0.1", port)
+
+
+async def test_tokenizer_of_another_model_is_refused(model_folder: Path, tmp_path: Path):
+    path = str(model_folder)
+    model = ModelSection(path=path, tokenizer_path=path, served_name="tiny", context_len=64)
+    boot = Boot(
+        "tokenizer", 0, ServerConfig(model=model), replace(MODEL, vocab_size=100), path,
+        make_endpoints("ipc", tmp_path, 1), "", os.getpid(),
+    )  # fmt: skip
+    with Hub() as hub:
+        channel = hub.channel(boot.endpoints.tokenizer, boot.endpoints.scheduler)
+        with pytest.raises(ConfigError, match="--tokenizer-path .* 257 ids, more than the 100"):
+            make_service(boot, channel)
 
 
 def test_launch_command_hides_the_key(model_folder: Path, tmp_path: Path):

@@ -55,12 +55,12 @@ def test_a_request_that_died_in_the_queue_dilutes_nothing(make_loop: MakeLoop):
 
 
 def test_outcomes_name_errors(make_loop: MakeLoop):
-    loop = make_loop(model=FakeModel(nan_rate=1.0), max_queued=1)
-    loop.add("a", range(4))
-    loop.add("b", range(4))
+    loop = make_loop(model=FakeModel(nan_rate=1.0), max_queued=1, max_running=1)
+    for rid in "abc":
+        loop.add(rid, range(4))
     loop.drain()
     counters = loop.counters()
-    assert counters["request_outcomes{outcome=error_500}"] == 1
+    assert counters["request_outcomes{outcome=error_500}"] == 2
     assert counters["request_outcomes{outcome=error_503}"] == 1
 
 

@@ -168,12 +168,13 @@ def test_a_seed_is_drawn_once_and_is_reproducible(make_loop: MakeLoop):
 
 
 def test_a_full_queue_refuses(make_loop: MakeLoop):
-    loop = make_loop(max_queued=2)
-    for rid in "abc":
+    """A burst that the free slots can take does not count as queued."""
+    loop = make_loop(max_queued=2, max_running=3)
+    for rid in "abcdef":
         loop.add(rid, range(6))
-    assert list(loop.done) == ["c"]
-    assert loop.done["c"].finish.status == 503
-    assert "queue is full" in loop.done["c"].finish.message
+    assert list(loop.done) == ["f"]
+    assert loop.done["f"].finish.status == 503
+    assert "queue is full: 2 wait, limit 2" in loop.done["f"].finish.message
 
 
 def test_a_rid_in_use_is_refused_and_the_first_goes_on(make_loop: MakeLoop):
