@@ -16,6 +16,8 @@ import statistics
 import time
 from array import array
 
+from benchmark.environment import Environment, write_result
+
 from treadle.srt.cache.manager import CacheFacts, CacheManager
 from treadle.srt.cache.replay import ReplayRule, ReplayShape
 from treadle.srt.model_config import LayerKind
@@ -76,6 +78,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=100_000)
     parser.add_argument("--page-size", type=int, default=16)
     parser.add_argument("--runs", type=int, default=30)
+    parser.add_argument("--out", default="", help="name in benchmark/results, without .json")
     args = parser.parse_args()
     source = random.Random(0)
     tokens = array("i", [source.randrange(50_000) for _ in range(args.tokens)])
@@ -84,6 +87,10 @@ def main() -> None:
         print(case, json.dumps(phases))
     worst = max(phases["match"] + phases["publish"] for phases in list(report.values())[:3])
     print(f"match+publish of {args.tokens} tokens, worst case: {worst:.3f} ms")
+    if args.out:
+        environment = Environment.read(())
+        content = {"environment": environment, "settings": vars(args), "median_ms": report}
+        write_result(args.out, content)
 
 
 if __name__ == "__main__":

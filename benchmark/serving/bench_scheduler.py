@@ -14,6 +14,8 @@ import statistics
 import time
 from array import array
 
+from benchmark.environment import Environment, write_result
+
 from treadle.srt.cache.manager import CacheFacts, CacheManager
 from treadle.srt.cache.replay import ReplayRule, ReplayShape
 from treadle.srt.config import CacheSection, SchedSection
@@ -83,14 +85,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=256)
     parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--out", default="", help="name in benchmark/results, without .json")
     args = parser.parse_args()
     gc.freeze()
+    results: dict[str, dict[str, float]] = {}
     for overlap in (True, False):
         scheduler = make_scheduler(args.requests, args.steps, overlap=overlap)
         times = measure(scheduler, args.steps, ahead=int(overlap))
         median, tail = statistics.median(times), statistics.quantiles(times, n=100)[98]
         name = "one step ahead" if overlap else "not ahead"
         print(f"{args.requests} requests, {name}: median {median:.3f} ms, p99 {tail:.3f} ms")
+        results[name] = {"median_ms": median, "p99_ms": tail}
+    if args.out:
+        environment = Environment.read(())
+        content = {"environment": environment, "settings": vars(args), "plan_and_commit": results}
+        write_result(args.out, content)
 
 
 if __name__ == "__main__":
