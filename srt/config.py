@@ -1,7 +1,7 @@
 """ServerConfig: nested frozen sections, each default once, here.
 
-Sections are passed down, never the whole. Flags are rows of `treadle/flags.py`; an alias or an
-ignored flag of another server never becomes a field. At most 60 fields in all.
+Sections are passed down, never the whole. Flags are rows of `treadle/flags/`; an alias or an
+ignored flag of another server never becomes a field. At most 80 fields in all.
 Values of "auto" or -1 that depend on model or machine are settled by `resolve.py`, which is pure.
 """
 
@@ -51,6 +51,8 @@ class SchedSection:
     max_queued: int = -1  # -1: no limit
     chunk_tokens: int = -1  # rows of prompt per step; -1: by device
     policy: str = "fcfs"  # fcfs | lpm | random | dfs-weight | lof
+    priorities: bool = False  # off: `priority` of a request has no effect
+    preempt_gap: int = 10  # a waiting request of so much more priority takes a running one's place
     conservativeness: float = 1.0
     overlap: bool = True  # plan one step ahead of the last commit
     seed: int = -1  # of request seeds; -1: random
@@ -83,12 +85,24 @@ class NetSection:
 
 
 @dataclass(frozen=True, slots=True)
+class ApiSection:
+    """Who may ask what, for how long, and what answers carry."""
+
+    admin_api_key: str = ""  # "" : the user key opens the control routes too
+    cors_origins: str = ""  # comma-separated, or "*"; "" : no CORS headers
+    queue_timeout_s: float = -1.0  # until a request is admitted; -1: no limit
+    request_timeout_s: float = -1.0  # until it has ended; -1: no limit
+    drain_s: float = 300.0  # how long a stopping server lets running requests go on
+
+
+@dataclass(frozen=True, slots=True)
 class ServerConfig:
     model: ModelSection = field(default_factory=ModelSection)
     cache: CacheSection = field(default_factory=CacheSection)
     sched: SchedSection = field(default_factory=SchedSection)
     parallel: ParallelSection = field(default_factory=ParallelSection)
     net: NetSection = field(default_factory=NetSection)
+    api: ApiSection = field(default_factory=ApiSection)
 
 
 def cache_folder() -> Path:

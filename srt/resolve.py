@@ -51,7 +51,7 @@ def resolve(config: ServerConfig, model: ModelConfig, host: HostFacts) -> Server
         section.context_len,
         sched.chunk_tokens,
     )
-    return ServerConfig(section, cache, sched, parallel, _net(config.net))
+    return ServerConfig(section, cache, sched, parallel, _net(config.net), config.api)
 
 
 def _parallel(section: ParallelSection, host: HostFacts) -> ParallelSection:
@@ -152,7 +152,7 @@ def _net(section: NetSection) -> NetSection:
 
 def _ranges(config: ServerConfig, model: ModelConfig) -> Sequence[Range]:
     """Values that the user gave; those of "auto" pass, being -1."""
-    cache, sched, net = config.cache, config.sched, config.net
+    cache, sched, net, api = config.cache, config.sched, config.net, config.api
     rows = [
         ("--page-size", cache.page_size, 2, 1 << 16),
         ("--swa-replay-depth", cache.replay_depth, 1, 1 << 16),
@@ -162,6 +162,8 @@ def _ranges(config: ServerConfig, model: ModelConfig) -> Sequence[Range]:
         ("--max-body-bytes", net.max_body_bytes, 1024, UNLIMITED),
         ("--decode-log-interval", sched.decode_log_interval, 1, UNLIMITED),
         ("--watchdog-timeout", sched.watchdog_s, 1, UNLIMITED),
+        ("--priority-scheduling-preemption-threshold", sched.preempt_gap, 0, UNLIMITED),
+        ("--drain-timeout", api.drain_s, 0, UNLIMITED),
         ("--schedule-conservativeness", sched.conservativeness, 0.01, UNLIMITED),
     ]
     if cache.page_size % 2:
@@ -177,6 +179,8 @@ def _ranges(config: ServerConfig, model: ModelConfig) -> Sequence[Range]:
         ("--max-total-tokens", cache.max_total_tokens, cache.page_size, UNLIMITED),
         ("--swa-replay-slope", cache.replay_slope, 0, max(0, model.window - 1)),
         ("--adopt-min-saving", cache.adopt_min_saving, 0, UNLIMITED),
+        ("--queue-timeout", api.queue_timeout_s, 0, UNLIMITED),
+        ("--request-timeout", api.request_timeout_s, 0, UNLIMITED),
         ("--num-threads", config.parallel.num_threads, 1, 1 << 10),
     ]
     return [*rows, *(row for row in given if row[1] != -1)]

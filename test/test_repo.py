@@ -37,6 +37,9 @@ FORBIDDEN = (
 # Packages without behaviour of their own to test, or tested through what composes them.
 WITHOUT_MIRROR = {
     "srt/messages.py", "srt/config.py", "srt/errors.py",  # values
+    # rows, through flags/test_table
+    "treadle/flags/row.py", "treadle/flags/model.py", "treadle/flags/server.py",
+    "treadle/flags/engine.py", "treadle/flags/watching.py",
     "srt/layers/batch.py", "srt/layers/pools.py",  # values, through worker/test_mapping
     # structure, through the parity tests of models/test_registry
     "srt/layers/attention.py", "srt/layers/mlp.py", "srt/layers/rope.py",
@@ -108,7 +111,7 @@ def test_importing_treadle_imports_no_torch():
 @pytest.mark.parametrize(
     "module",
     ["treadle.srt.procs.launcher", "treadle.srt.procs.scheduler", "treadle.srt.procs.tokenizer",
-     "treadle.launch_server", "treadle.flags"],
+     "treadle.launch_server", "treadle.flags.table"],
 )  # fmt: skip
 def test_only_workers_import_torch(module: str):
     code = f"import sys, {module}; assert 'torch' not in sys.modules"
@@ -129,11 +132,11 @@ def test_version_agrees_with_pyproject_and_changelog():
     assert re.search(rf"^## {re.escape(treadle.__version__)}\b", changelog, re.M)
 
 
-def test_config_has_at_most_sixty_fields():
+def test_config_has_at_most_eighty_fields():
     sections = [f.type for f in fields(ServerConfig)]
-    assert len(sections) == 5
+    assert len(sections) == 6
     total = sum(len(fields(getattr(ServerConfig(), f.name))) for f in fields(ServerConfig))
-    assert total <= 60
+    assert total <= 80
 
 
 def test_every_message_is_a_frozen_dataclass_with_one_tag():
@@ -164,7 +167,7 @@ def test_every_operator_family_is_a_quadruple():
 
 def test_exceptions_to_the_mirror_rule_exist():
     for name in WITHOUT_MIRROR:
-        assert (ROOT / name).exists(), name
+        assert (ROOT / name).exists() or (ROOT / "python" / name).exists(), name
 
 
 def test_every_module_has_a_mirrored_test():

@@ -18,8 +18,9 @@ from typing import NoReturn
 import orjson
 import yaml
 
-from .flags import SECTIONS, Flag, Kind, Status
-from .foreign_flags import FOREIGN
+from .flags.foreign import FOREIGN
+from .flags.row import Flag, Kind, Status
+from .flags.table import SECTIONS
 from .srt.config import ServerConfig
 from .srt.errors import ConfigError
 from .srt.net.typed import WireError, load_json

@@ -38,8 +38,8 @@ def usage(answer: dict[str, object]) -> tuple[int, int, int]:
 
 
 def source_ids(server: Server, count: int) -> list[int]:
-    names = ("ARCHITECTURE.md", "cache/radix.py", "cache/manager.py", "cache/replay.py", "flags.py")
-    files = [ROOT / "srt" / name for name in names[:-1]] + [ROOT / "python/treadle" / names[-1]]
+    names = ("ARCHITECTURE.md", "cache/radix.py", "cache/manager.py", "cache/replay.py")
+    files = [*(ROOT / "srt" / name for name in names), ROOT / "python/treadle/command_line.py"]
     text = "".join(path.read_text() for path in files)
     answer = httpx.post(server.url + "/tokenize", json={"prompt": text}, timeout=60).json()
     return answer["tokens"][:count]

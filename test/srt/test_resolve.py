@@ -66,7 +66,8 @@ def config(**changes: dict[str, object]) -> ServerConfig:
 @pytest.mark.parametrize("facts", [GEMMA, LLAMA], ids=["gemma", "llama"])
 def test_nothing_is_automatic_afterwards_and_resolving_again_changes_nothing(facts: ModelConfig):
     got = resolve(config(), facts, HOST)
-    optional = {"max_total_tokens", "max_queued", "load_format"}  # -1: no limit; the file decides
+    unlimited = {"max_total_tokens", "max_queued", "queue_timeout_s", "request_timeout_s"}
+    optional = unlimited | {"load_format"}  # the file decides
     for section in dataclasses.asdict(got).values():
         left = {k for k, v in section.items() if v in (-1, -1.0, "auto")}
         assert left <= optional

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from treadle.command_line import CommandLine, build_parser, parse_command_line
-from treadle.flags import SECTIONS, Flag, Kind, Status
-from treadle.foreign_flags import FOREIGN
+from treadle.flags.foreign import FOREIGN
+from treadle.flags.row import Flag, Kind, Status
+from treadle.flags.table import SECTIONS
 from treadle.srt.config import ServerConfig
 from treadle.srt.errors import ConfigError
 
@@ -77,10 +78,6 @@ def test_every_config_field_has_a_flag_and_every_flag_a_field():
     assert {flag.field for flag in OWN} == FIELDS
 
 
-def test_runtime_knows_at_most_60_fields():
-    assert len(FIELDS) <= 60
-
-
 @pytest.mark.parametrize("flag", ALL, ids=lambda f: f.spelling)
 def test_row_is_documented(flag: Flag):
     assert flag.help
@@ -136,7 +133,7 @@ def test_command_modules_import_neither_torch_nor_a_web_server(tmp_path: Path):
     import subprocess
     import sys
 
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     code = "import sys, treadle.launch_server; print({'torch', 'uvicorn'} & set(sys.modules))"
     path = {"PYTHONPATH": str(root / "python")}
     done = subprocess.run([sys.executable, "-c", code], env=path, capture_output=True, text=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from treadle.command_line import CommandLine, parse_command_line
-from treadle.flags import Flag, Kind, Status
-from treadle.foreign_flags import FOREIGN
+from treadle.flags.foreign import FOREIGN
+from treadle.flags.row import Flag, Kind, Status
 from treadle.srt.config import ServerConfig
 from treadle.srt.errors import ConfigError
 

@@ -2,12 +2,12 @@
 
 A row is `ACCEPTED` when a server without the flag still does what its user wants, or refuses the
 requests that need it; `REFUSED` when the server would silently be another one than was asked for.
-A row that becomes a feature moves to `flags.py`.
+A row that becomes a feature moves to the section it belongs to.
 """
 
 from __future__ import annotations
 
-from .flags import Flag, Kind, Status
+from .row import Flag, Kind, Status
 
 SWITCH, INT, SIZE, FLOAT = Kind.SWITCH, Kind.INT, Kind.SIZE, Kind.FLOAT
 
@@ -99,7 +99,6 @@ REFUSED = (
     _refused("--download-dir", "model hub access"),
     _refused("--is-embedding", "embedding models", SWITCH),
     _refused("--weight-version", "weight updates", harmless="default"),
-    _refused("--admin-api-key", "a second key"),
     _refused("--fastapi-root-path", "a path prefix", Kind.TEXT, "--root-path"),
     _refused("--warmups", "named warm-ups"),
     _refused("--enable-http2", "HTTP/2", SWITCH),
@@ -120,8 +119,6 @@ REFUSED = (
     _refused("--enable-streaming-session", "streaming sessions", SWITCH),
     _refused("--enable-custom-logit-processor", "code in requests", SWITCH),
     _refused("--enable-return-hidden-states", "hidden states in responses", SWITCH),
-    _refused("--enable-priority-scheduling", "priorities", SWITCH),
-    _refused("--priority-scheduling-preemption-threshold", "priorities", INT),
     _refused("--num-continuous-decode-steps", "several steps per plan", INT, harmless="1"),
     _refused("--scheduler-recv-interval", "an interval between polls", INT, harmless="1"),
     _refused(

@@ -1,0 +1,170 @@
+"""Flags of scheduling, cache, replay and devices."""
+
+from __future__ import annotations
+
+from ..srt.config import EVICTION_POLICIES, REPLAY_MODES
+from .row import DTYPES, FLOAT, INT, SIZE, SWITCH, Flag
+
+SCHEDULING = (
+    Flag(
+        "--max-running-requests",
+        "sched.max_running",
+        "requests in a step",
+        SIZE,
+        ("--max-num-seqs", "-np", "--parallel"),
+    ),
+    Flag(
+        "--max-queued-requests",
+        "sched.max_queued",
+        "beyond it requests are answered 503; default: no limit",
+        SIZE,
+        ("--max-num-queued-reqs",),
+    ),
+    Flag(
+        "--chunked-prefill-size",
+        "sched.chunk_tokens",
+        "prompt rows per step, replayed ones included",
+        SIZE,
+        ("--max-num-batched-tokens", "--max-prefill-length", "-b"),
+    ),
+    Flag(
+        "--schedule-policy",
+        "sched.policy",
+        "order of admission",
+        aliases=("--scheduling-policy",),
+        choices=("fcfs", "lpm", "random", "dfs-weight", "lof"),
+    ),
+    Flag(
+        "--enable-priority-scheduling",
+        "sched.priorities",
+        "honour `priority` of requests: higher is more important",
+        SWITCH,
+    ),
+    Flag(
+        "--priority-scheduling-preemption-threshold",
+        "sched.preempt_gap",
+        "a waiting request of so much more priority takes a running one's place",
+        INT,
+    ),
+    Flag("--schedule-conservativeness", "sched.conservativeness", "above 1 admits less", FLOAT),
+    Flag(
+        "--disable-overlap-schedule",
+        "sched.overlap",
+        "plan only after the last result",
+        SWITCH,
+        ("--no-async-scheduling",),
+        const=False,
+        negation="--async-scheduling",
+        negative=True,
+    ),
+    Flag("--random-seed", "sched.seed", "of requests without a seed", INT, ("--seed",)),
+    Flag(
+        "--watchdog-timeout",
+        "sched.watchdog_s",
+        "seconds after which a step ends the server",
+        FLOAT,
+    ),
+)
+
+CACHE = (
+    Flag(
+        "--kv-cache-memory",
+        "cache.memory_bytes",
+        "budget of pages and windows, bytes; default on CPU: a quarter of free memory, at most 2G",
+        SIZE,
+        ("--kv-cache-memory-bytes",),
+    ),
+    Flag(
+        "--mem-fraction-static",
+        "cache.memory_fraction",
+        "budget as a share of free memory",
+        FLOAT,
+        ("--gpu-memory-utilization", "--memory-ratio"),
+    ),
+    Flag("--max-total-tokens", "cache.max_total_tokens", "cap of cached tokens", SIZE),
+    Flag("--page-size", "cache.page_size", "tokens per page; even", SIZE, ("--block-size",)),
+    Flag(
+        "--kv-cache-dtype",
+        "cache.kv_dtype",
+        "of keys and values",
+        choices=("auto", "float32", "bfloat16"),
+        synonyms=DTYPES[1:],
+    ),
+    Flag(
+        "--disable-radix-cache",
+        "cache.prefix_cache",
+        "no prefix cache",
+        SWITCH,
+        ("--no-enable-prefix-caching",),
+        const=False,
+        negation="--enable-prefix-caching",
+        negative=True,
+    ),
+    Flag(
+        "--radix-eviction-policy",
+        "cache.eviction_policy",
+        "which pages leave first: unused for longest (lru), used least often (lfu), "
+        "used only once (slru), oldest (fifo)",
+        choices=EVICTION_POLICIES,
+    ),
+    Flag(
+        "--swa-bounded-replay",
+        "cache.replay_mode",
+        "after a prefix hit, window layers recompute "
+        "the last rows only; the result is an approximation",
+        SWITCH,
+        ("--enable-encoder-swa-bounded-replay",),
+        const="bounded",
+        negation="--no-swa-bounded-replay",
+        negative="off",
+    ),
+    Flag(
+        "--swa-replay-mode",
+        "cache.replay_mode",
+        "exact: recompute all that window layers need; "
+        "off: no prefix hits on models with window layers",
+        choices=REPLAY_MODES,
+    ),
+    Flag(
+        "--swa-replay-slope",
+        "cache.replay_slope",
+        "rows that each window layer replays more than the one above",
+        INT,
+    ),
+    Flag("--swa-replay-depth", "cache.replay_depth", "windows that the top layer replays", INT),
+    Flag(
+        "--adopt-min-saving",
+        "cache.adopt_min_saving",
+        "tokens that a prefix hit must save; default: a page",
+        SIZE,
+    ),
+    Flag(
+        "--check-cache-invariants",
+        "cache.check_invariants",
+        "count all pages after every step (slow)",
+        SWITCH,
+    ),
+)
+
+PARALLEL = (
+    Flag(
+        "--device",
+        "parallel.device",
+        "this version runs on the CPU",
+        choices=("auto", "cpu", "cuda"),
+    ),
+    Flag(
+        "--tp-size",
+        "parallel.tp_size",
+        "tensor-parallel workers; this version: 1",
+        INT,
+        ("--tensor-parallel-size", "--tp"),
+    ),
+    Flag(
+        "--num-threads",
+        "parallel.num_threads",
+        "arithmetic threads of a worker; default: physical cores",
+        INT,
+        ("--threads", "-t"),
+    ),
+)
