@@ -14,6 +14,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple, NewType
 
 SlotId = NewType("SlotId", int)
@@ -26,6 +27,24 @@ FROM_DEVICE = -1  # token id in a plan that the worker takes from the slot's dev
 def ids() -> array[int]:
     """An empty id array (int32)."""
     return array("i")
+
+
+class GrammarKind(StrEnum):
+    JSON_SCHEMA = "json_schema"
+    REGEX = "regex"
+    EBNF = "ebnf"  # GBNF, as llama.cpp and XGrammar write it; Lark is taken too
+    CHOICE = "choice"  # a JSON list of strings
+    LARK = "lark"  # llguidance's dialect: `%json {...}`, special tokens as `<|name|>`
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What an answer must match from its first to its last token; `grammar/compile.py` makes and
+    checks them.
+    """
+
+    kind: GrammarKind
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +67,7 @@ class SamplingParams:
     seed: int | None = None
     stop_token_ids: tuple[int, ...] = ()  # includes the model's EOS ids unless ignore_eos
     logit_bias: tuple[tuple[int, float], ...] = ()
+    grammar: Grammar | None = None
 
     @property
     def has_penalties(self) -> bool:

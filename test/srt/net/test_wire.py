@@ -39,6 +39,7 @@ SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     "str": TEXT,
     "bool": st.booleans(),
     "RequestId": TEXT,
+    "GrammarKind": st.sampled_from(messages.GrammarKind),
 }
 
 
