@@ -21,6 +21,7 @@ from tokenizers import Tokenizer as MergeEngine
 from tokenizers import pre_tokenizers
 from tokenizers.models import BPE
 
+from test.documented import Documented
 from treadle.srt.api.app import make_app
 from treadle.srt.api.sampling import SamplingDefaults, SamplingReader
 from treadle.srt.api.service import ModelInfo, Service
@@ -272,7 +273,7 @@ async def serving(
         engine.put(READY)
         await service.frontend.serving.wait()
     app = make_app(service, "treadle serve tiny")
-    transport = httpx.ASGITransport(app)
+    transport = httpx.ASGITransport(Documented(app))
     try:
         async with httpx.AsyncClient(
             transport=transport, base_url="http://tiny", trust_env=False

@@ -1,4 +1,4 @@
-"""The HTTP application: the path table, and nothing else.
+"""The HTTP application: every endpoint of the table bound to its handler, and nothing else.
 
 Routes of features that are not built answer 501 by name; other paths 404, other methods 405, all
 with the same body.
@@ -14,77 +14,84 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ..errors import BadRequest, NotFound
+from . import endpoint_table as table
 from .admin import ControlRoutes, HealthRoutes
 from .bodies import JsonResponse, error_body, error_response
+from .docs import DocRoutes
 from .edge import Edge, Guarded, Handler
+from .endpoint import Endpoint
 from .info import InfoRoutes
-from .later import ROUTES, not_supported
+from .later import not_supported
 from .native import GenerateRoute
 from .openai_chat import ChatRoute
 from .openai_completions import CompletionRoute
 from .service import Service
 from .text import TextRoutes
 
-GET = ("GET",)
-POST = ("POST",)
-ANY = ("GET", "POST", "PUT", "DELETE")
-
-Row = tuple[tuple[str, ...], Handler, str]
+Row = tuple[Endpoint, Handler]
 
 
 def make_app(service: Service, launch_command: str) -> ASGIApp:
-    net = service.config.net
-    rows = [*_generating(service), *_describing(service, launch_command), *_controlling(service)]
-    routes = [
-        Route(
-            path,
-            Guarded(handler, path, service.http_metrics, is_logged=net.log_requests),
-            methods=list(methods),
-        )
-        for methods, handler, path in (*rows, *((ANY, _refuse, path) for path in ROUTES))
+    app = Starlette(
+        routes=[
+            _route(service, endpoint, path, handler)
+            for endpoint, handler in _rows(service, launch_command)
+            for path in endpoint.paths
+        ],
+        exception_handlers={HTTPException: _http_error},
+    )
+    return Edge(app, service.config.net.api_key)
+
+
+def _route(service: Service, endpoint: Endpoint, path: str, handler: Handler) -> Route:
+    is_logged = service.config.net.log_requests
+    guarded = Guarded(handler, path, service.http_metrics, is_logged=is_logged)
+    return Route(path, guarded, methods=list(endpoint.methods))
+
+
+def _rows(service: Service, launch_command: str) -> list[Row]:
+    rows = [
+        *_generating(service),
+        *_describing(service, launch_command),
+        *_controlling(service),
+        *((endpoint, _refuse) for endpoint in table.NOT_BUILT),
     ]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
-    return Edge(app, net.api_key)
+    endpoints = [table.OPENAPI, table.DOCS, *(endpoint for endpoint, _ in rows)]
+    docs = DocRoutes(endpoints, service.version)
+    return [(table.OPENAPI, docs.openapi), (table.DOCS, docs.page), *rows]
 
 
 def _generating(service: Service) -> list[Row]:
     return [
-        (POST, ChatRoute(service).create, "/v1/chat/completions"),
-        (POST, CompletionRoute(service).create, "/v1/completions"),
-        (("POST", "PUT"), GenerateRoute(service).create, "/generate"),
+        (table.CHAT, ChatRoute(service).create),
+        (table.COMPLETION, CompletionRoute(service).create),
+        (table.GENERATE, GenerateRoute(service).create),
     ]
 
 
 def _describing(service: Service, launch_command: str) -> list[Row]:
     info, text = InfoRoutes(service, launch_command), TextRoutes(service)
     return [
-        (GET, info.root, "/"),
-        (GET, info.version, "/version"),
-        (GET, info.models, "/v1/models"),
-        (GET, info.model, "/v1/models/{name:path}"),
-        (GET, info.model_info, "/model_info"),
-        (GET, info.model_info, "/get_model_info"),
-        (GET, info.server_info, "/server_info"),
-        (GET, info.server_info, "/get_server_info"),
-        (GET, info.metrics, "/metrics"),
-        (POST, text.tokenize, "/tokenize"),
-        (POST, text.tokenize, "/v1/tokenize"),
-        (POST, text.detokenize, "/detokenize"),
-        (POST, text.detokenize, "/v1/detokenize"),
+        (table.ROOT, info.root),
+        (table.VERSION, info.version),
+        (table.MODELS, info.models),
+        (table.MODEL_CARD, info.model),
+        (table.MODEL_INFO, info.model_info),
+        (table.SERVER_INFO, info.server_info),
+        (table.METRICS, info.metrics),
+        (table.TOKENIZE, text.tokenize),
+        (table.DETOKENIZE, text.detokenize),
     ]
 
 
 def _controlling(service: Service) -> list[Row]:
     control, health = ControlRoutes(service), HealthRoutes(service)
     return [
-        (GET, health.health, "/health"),
-        (GET, health.health_generate, "/health_generate"),
-        (GET, health.ready, "/ready"),
-        (GET, health.ready, "/ping"),
-        (("GET", "POST"), control.flush, "/flush_cache"),
-        (("GET", "POST"), control.flush, "/reset_prefix_cache"),
-        (POST, control.abort, "/abort_request"),
-        (POST, control.abort, "/abort_requests"),
+        (table.HEALTH, health.health),
+        (table.HEALTH_GENERATE, health.health_generate),
+        (table.READY, health.ready),
+        (table.FLUSH, control.flush),
+        (table.ABORT, control.abort),
     ]
 
 

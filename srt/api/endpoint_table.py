@@ -1,0 +1,154 @@
+"""The one table of endpoints: what is served, what each takes, every status it can answer.
+
+The app binds each to its handler and the OpenAPI document is made from the same values. A status
+that an endpoint answers and that does not stand here is a bug.
+"""
+
+from __future__ import annotations
+
+from . import answers, schema
+from .endpoint import GENERATING, HTML, JSON, READING, TEXT, Endpoint, Query, Reply
+from .later import ROUTES
+
+GET = ("GET",)
+POST = ("POST",)
+ANY = ("GET", "POST", "PUT", "DELETE")
+
+OPENAI, NATIVE, MODEL, CONTROL = "OpenAI", "Native", "Model and server", "Health and control"
+LATER = "Not in this build"
+NO_BODY = Reply(media="", what="Serving.")
+NOT_SERVING = Reply(503, media="", what="Starting, draining or dead.")
+
+CHAT = Endpoint(
+    POST,
+    ("/v1/chat/completions",),
+    OPENAI,
+    "Answer a conversation",
+    "With `stream: true` the answer comes as chunks: one with the role, then deltas, then one with "
+    "the finish reason per choice, the usage if asked, and `[DONE]`.",
+    request=schema.ChatRequest,
+    example={"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 32},
+    replies=(Reply(kind=answers.ChatCompletion),),
+    refusals=GENERATING,
+    event=answers.ChatChunk,
+)
+COMPLETION = Endpoint(
+    POST,
+    ("/v1/completions",),
+    OPENAI,
+    "Continue a prompt, or several",
+    request=schema.CompletionRequest,
+    example={"prompt": "Once upon a time", "max_tokens": 32},
+    replies=(Reply(kind=answers.TextCompletion),),
+    refusals=GENERATING,
+    event=answers.TextCompletion,
+)
+GENERATE = Endpoint(
+    ("POST", "PUT"),
+    ("/generate",),
+    NATIVE,
+    "Continue text or token ids, one or many",
+    "Lists in, or n above 1, give an array, prompt-major; events of a stream carry `index` then. "
+    "Events are cumulative.",
+    request=schema.GenerateBody,
+    example={"text": "Once upon a time", "sampling_params": {"max_new_tokens": 32}},
+    replies=(Reply(kind=answers.NativeAnswer | list[answers.NativeAnswer]),),
+    refusals=GENERATING,
+    event=answers.NativeAnswer,
+)
+
+ROOT = Endpoint(GET, ("/",), MODEL, "Name and version as text", replies=(Reply(media=TEXT),))
+VERSION = Endpoint(
+    GET, ("/version",), MODEL, "The server's version", replies=(Reply(kind=answers.VersionBody),)
+)
+MODELS = Endpoint(
+    GET, ("/v1/models",), OPENAI, "The served model", replies=(Reply(kind=answers.ModelList),)
+)
+MODEL_CARD = Endpoint(
+    GET,
+    ("/v1/models/{name:path}",),
+    OPENAI,
+    "One model",
+    replies=(Reply(kind=answers.ModelCard),),
+    refusals=(404,),
+)
+MODEL_INFO = Endpoint(
+    GET,
+    ("/model_info", "/get_model_info"),
+    MODEL,
+    "Facts of the model",
+    replies=(Reply(kind=answers.ModelInfoBody),),
+)
+SERVER_INFO = Endpoint(
+    GET,
+    ("/server_info", "/get_server_info"),
+    MODEL,
+    "Settled options and state of the server",
+    replies=(Reply(kind=answers.ServerInfoBody),),
+)
+METRICS = Endpoint(GET, ("/metrics",), CONTROL, "Prometheus metrics", replies=(Reply(media=TEXT),))
+TOKENIZE = Endpoint(
+    POST,
+    ("/tokenize", "/v1/tokenize"),
+    NATIVE,
+    "Token ids of texts or of a conversation",
+    request=schema.TokenizeRequest,
+    example={"prompt": "Once upon a time"},
+    replies=(Reply(kind=answers.TokensBody),),
+    refusals=(*READING, 501),
+)
+DETOKENIZE = Endpoint(
+    POST,
+    ("/detokenize", "/v1/detokenize"),
+    NATIVE,
+    "Text of token ids",
+    request=schema.DetokenizeRequest,
+    example={"tokens": [1, 2, 3]},
+    replies=(Reply(kind=answers.DetokenizedBody),),
+    refusals=READING,
+)
+
+HEALTH = Endpoint(
+    GET,
+    ("/health",),
+    CONTROL,
+    "Whether the server serves",
+    "Answers from state; asks the engine for a token only after a long silence under load.",
+    replies=(NO_BODY, NOT_SERVING),
+)
+HEALTH_GENERATE = Endpoint(
+    GET, ("/health_generate",), CONTROL, "Generate one token", replies=(NO_BODY, NOT_SERVING)
+)
+READY = Endpoint(
+    GET, ("/ready", "/ping"), CONTROL, "Whether requests are accepted",
+    replies=(NO_BODY, NOT_SERVING),
+)  # fmt: skip
+FLUSH = Endpoint(
+    ("GET", "POST"),
+    ("/flush_cache", "/reset_prefix_cache"),
+    CONTROL,
+    "Empty the prefix cache",
+    replies=(Reply(media=TEXT), Reply(400, media=TEXT, what="Requests are running.")),
+    refusals=(400, 503),
+    query=(Query("timeout", float, "Seconds to wait for running requests."),),
+)
+ABORT = Endpoint(
+    POST,
+    ("/abort_request", "/abort_requests"),
+    CONTROL,
+    "End running requests",
+    request=schema.AbortBody,
+    example={"rid": "my-request"},
+    replies=(Reply(kind=answers.AbortedBody),),
+    refusals=READING,
+)
+
+OPENAPI = Endpoint(
+    GET, ("/openapi.json",), MODEL, "This document", replies=(Reply(kind=dict, media=JSON),)
+)
+DOCS = Endpoint(GET, ("/docs",), MODEL, "This document to read", replies=(Reply(media=HTML),))
+
+NOT_BUILT = tuple(
+    Endpoint(ANY, (path,), LATER, "Answers 501", refusals=(404, 501) if "{" in path else (501,))
+    for path in ROUTES
+)

@@ -1,0 +1,130 @@
+"""What the fields of requests mean, and their ranges, for the OpenAPI document.
+
+A name means the same on every route, so each stands here once. Ranges are enforced in `sampling.py`
+and come from its constants; a test sends what lies just outside of every range given here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .generating import MAX_REPLAY_SLOPE
+from .sampling import INT32_MAX, INT64, MAX_CHOICES, MAX_STOPS, MAX_TOP_LOGPROBS
+
+Limits = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDoc:
+    """`limits` are JSON Schema keywords by the JSON type that they bound."""
+
+    what: str
+    limits: Mapping[str, Limits] = field(default_factory=dict)
+
+
+def number(what: str, **limits: float) -> FieldDoc:
+    return FieldDoc(what, {"number": limits})
+
+
+def count(what: str, **limits: int) -> FieldDoc:
+    return FieldDoc(what, {"integer": limits})
+
+
+TOKENS = "Most tokens to generate; 0 computes the prompt only."
+SEED = {"minimum": -INT64, "maximum": INT64 - 1}
+
+FIELDS = {
+    "model": FieldDoc("Any name, unless the server was started with --strict-model-name."),
+    "messages": FieldDoc("The conversation, oldest first."),
+    "role": FieldDoc("Who speaks."),
+    "content": FieldDoc("Text, or parts of it."),
+    "prompt": FieldDoc("Text or token ids, one or many."),
+    "text": FieldDoc("Text."),
+    "input_ids": FieldDoc("Token ids in place of text."),
+    "input_embeds": FieldDoc("Not in this build."),
+    "sampling_params": FieldDoc("How to sample; an unknown member is an error."),
+    "stream": FieldDoc("Answer as server-sent events."),
+    "stream_options": FieldDoc("Only with `stream: true`."),
+    "include_usage": FieldDoc("A last chunk without choices carries the usage."),
+    "continuous_usage_stats": FieldDoc("Every chunk carries the usage so far."),
+    "max_tokens": count(TOKENS, minimum=0),
+    "max_completion_tokens": count(f"{TOKENS} Goes before `max_tokens`.", minimum=0),
+    "max_new_tokens": count(f"{TOKENS} null: to the end of the context.", minimum=0),
+    "min_tokens": count("Stops count only after so many tokens.", minimum=0),
+    "min_new_tokens": count("Stops count only after so many tokens.", minimum=0),
+    "temperature": number("0 is greedy.", minimum=0),
+    "top_p": number("Smallest set of tokens with this probability.", exclusiveMinimum=0, maximum=1),
+    "top_k": count("Most likely tokens to draw from; -1 is off.", minimum=-1),
+    "min_p": number("Least probability, relative to the best token's.", minimum=0, maximum=1),
+    "frequency_penalty": number("Per occurrence in the output.", minimum=-2, maximum=2),
+    "presence_penalty": number("For any occurrence in the output.", minimum=-2, maximum=2),
+    "repetition_penalty": number(
+        "Divides the logits of tokens of prompt and output.", exclusiveMinimum=0, maximum=2
+    ),
+    "n": count("Choices per prompt.", minimum=1, maximum=MAX_CHOICES),
+    "best_of": count("Only equal to `n`."),
+    "stop": FieldDoc("Strings that end the text.", {"array": {"maxItems": MAX_STOPS}}),
+    "stop_token_ids": FieldDoc("Token ids that end the text, beside the model's own."),
+    "ignore_eos": FieldDoc("Go on after the model's end tokens."),
+    "skip_special_tokens": FieldDoc("Leave special tokens out of the text."),
+    "spaces_between_special_tokens": FieldDoc("No effect: pieces are joined as bytes."),
+    "no_stop_trim": FieldDoc("Keep the stop in the text."),
+    "include_stop_str_in_output": FieldDoc("Keep the stop in the text."),
+    "logit_bias": FieldDoc("Added to the logits of token ids."),
+    "seed": count("Same seed, same draws, whatever else runs.", **SEED),
+    "sampling_seed": count("Same seed, same draws, whatever else runs.", **SEED),
+    "stream_interval": count("Tokens per event.", minimum=1, maximum=INT32_MAX),
+    "logprobs": count(
+        "Log-probabilities of the output; in completions the number of likeliest tokens.",
+        minimum=0, maximum=MAX_TOP_LOGPROBS,
+    ),
+    "top_logprobs": count(
+        "Likeliest tokens per position; needs `logprobs`.", minimum=0, maximum=MAX_TOP_LOGPROBS
+    ),
+    "top_logprobs_num": count(
+        "Likeliest tokens per position.", minimum=0, maximum=MAX_TOP_LOGPROBS
+    ),
+    "return_logprob": FieldDoc("Answer with log-probabilities."),
+    "logprob_start_len": count("First prompt position with one; -1: output only.", minimum=-1),
+    "return_text_in_logprobs": FieldDoc("Also the text of each token."),
+    "return_token_ids": FieldDoc("Also the ids of prompt and output."),
+    "rid": FieldDoc("The client's id of the request; must not be in flight."),
+    "extra_key": FieldDoc("Requests share cached prefixes only under the same key."),
+    "cache_salt": FieldDoc("Requests share cached prefixes only under the same salt."),
+    "session_id": FieldDoc("A hint that ties the requests of one agent loop together."),
+    "priority": FieldDoc("No effect."),
+    "swa_replay": FieldDoc("How windows are rebuilt after a prefix hit: bounded, exact or off."),
+    "swa_replay_slope": count(
+        "Rows that each lower window layer replays more.", minimum=0, maximum=MAX_REPLAY_SLOPE
+    ),
+    "tools": FieldDoc("Functions that the model may call."),
+    "tool_choice": FieldDoc("none, auto, required, or one function by name."),
+    "response_format": FieldDoc("What form the text must have."),
+    "chat_template": FieldDoc("Refused unless the server trusts templates of requests."),
+    "chat_template_kwargs": FieldDoc("Variables for the chat template."),
+    "continue_final_message": FieldDoc("The last message is the assistant's; go on writing it."),
+    "add_generation_prompt": FieldDoc("Open the assistant's turn; on unless it is continued."),
+    "reasoning_effort": FieldDoc("Given to the chat template."),
+    "json_schema": FieldDoc("A JSON Schema that the text must match."),
+    "regex": FieldDoc("A regular expression that the text must match."),
+    "ebnf": FieldDoc("A grammar that the text must match."),
+    "structural_tag": FieldDoc("Not in this build."),
+    "stop_regex": FieldDoc("Not in this build."),
+    "custom_params": FieldDoc("Not in this build."),
+    "beam_width": count("Only 1."),
+    "add_special_tokens": FieldDoc("Add the tokens that open and close a text."),
+    "tokens": FieldDoc("Token ids, or lists of them."),
+    "abort_all": FieldDoc("All requests."),
+    "abort_message": FieldDoc("What the ended requests are told."),
+    "prefix": FieldDoc("All ids that start with `rid`."),
+    "type": FieldDoc("The kind of this object."),
+    "name": FieldDoc("A name."),
+    "function": FieldDoc("A function."),
+    "arguments": FieldDoc("JSON text, or what it spells."),
+    "parameters": FieldDoc("JSON Schema of the arguments."),
+    "id": FieldDoc("The id of the call."),
+    "tool_calls": FieldDoc("Calls that the assistant made."),
+    "tool_call_id": FieldDoc("The call that this message answers."),
+    "reasoning_content": FieldDoc("What the assistant thought before it answered."),
+}  # fmt: skip
