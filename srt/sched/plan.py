@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..messages import FROM_DEVICE, PageUpdate, SlotReset, StepPlan, ids
+from ..messages import FROM_DEVICE, SPAN_FIELDS, PageUpdate, SlotReset, StepPlan, ids
+from ..scores import ScoredRows
 from .request import Request
 
 
@@ -25,14 +26,24 @@ class PlannedSpan(NamedTuple):
     sample: bool
 
 
+class PlannedScores(NamedTuple):
+    """Logprobs of prompt tokens from index `first` on."""
+
+    request: Request
+    first: int
+
+
 @dataclass(slots=True, eq=False)
 class StepRecord:
-    """What a planned step will answer, in span order: one-row spans, then longer ones."""
+    """What a planned step will answer, in span order: one-row spans, then longer ones, and the
+    prompt tokens that are scored.
+    """
 
     step: int
     planned_at: float  # seconds of the caller's clock
     singles: Sequence[Request] = ()  # each advanced by one sampled row
     spans: list[PlannedSpan] = field(default_factory=list)
+    scores: list[PlannedScores] = field(default_factory=list)
 
 
 def span_end(
@@ -54,7 +65,7 @@ def span_end(
 class StepBuilder:
     """Collects one `StepPlan`. Adding rows of a request advances its cursors."""
 
-    __slots__ = ("record", "_chunk_tokens", "_data", "_tokens", "_resets", "_pages")
+    __slots__ = ("record", "_chunk_tokens", "_data", "_tokens", "_resets", "_pages", "_scored")
 
     def __init__(self, record: StepRecord, chunk_tokens: int) -> None:
         self.record = record
@@ -63,6 +74,7 @@ class StepBuilder:
         self._tokens = ids()
         self._resets: list[SlotReset] = []
         self._pages: list[PageUpdate] = []
+        self._scored: list[ScoredRows] = []
 
     @property
     def num_rows(self) -> int:
@@ -95,6 +107,7 @@ class StepBuilder:
         """Rows `[next, end)`; the last is sampled when it is that of the last known token."""
         start = request.next
         sample = end == request.known
+        self._score(request, end)
         self._data.extend((request.slot, start, max(start, request.hit), end, int(sample)))
         self._tokens.extend(request.tokens[start:end])
         self.record.spans.append(PlannedSpan(request, start, end, sample))
@@ -102,6 +115,18 @@ class StepBuilder:
         request.last_step = self.record.step
         if sample and end + 1 < request.max_known:
             request.known = end + 1
+
+    def _score(self, request: Request, end: int) -> None:
+        """What the span to be added, rows `[next, end)`, says of the prompt. Row p scores token
+        p + 1, which may be the first of the next chunk."""
+        first = request.to_score
+        last = min(end + 1, request.prompt_len)
+        if first >= last:
+            return
+        span = len(self._data) // SPAN_FIELDS
+        self._scored.append(ScoredRows(span, first - 1, request.tokens[first:last]))
+        self.record.scores.append(PlannedScores(request, first))
+        request.to_score = last
 
     def enter(self, reset: SlotReset, pages: array[int]) -> None:
         """A request takes its slot: empty rings, sampler state, page-table row."""
@@ -111,4 +136,5 @@ class StepBuilder:
     def build(self, updates: list[PageUpdate]) -> StepPlan:
         """`updates`: page-table changes of requests that were running before this step."""
         pages = (*self._pages, *updates)
-        return StepPlan(self.record.step, self._data, self._tokens, tuple(self._resets), pages)
+        resets, scored = tuple(self._resets), tuple(self._scored)
+        return StepPlan(self.record.step, self._data, self._tokens, resets, pages, scored)

@@ -49,6 +49,8 @@ class Request:
     shape: ReplayShape
     top_logprobs: int | None
     priority: int  # higher is more important
+    logprob_ids: array[int]
+    to_score: int  # next prompt token whose logprob is to be returned; the prompt's length: none
     arrival: int  # number in order of arrival
     arrived: float  # seconds of the caller's clock
     state: RequestState = RequestState.WAITING
@@ -76,6 +78,14 @@ class Request:
     @property
     def num_output(self) -> int:
         return len(self.tokens) - self.prompt_len
+
+    @property
+    def hit_limit(self) -> int:
+        """Tokens that a hit may cover at most: the last known token is always run, to have its
+        logits (T10), and so is the token before one whose logprob is still wanted (B26)."""
+        if self.to_score < self.prompt_len:
+            return self.to_score - 1
+        return self.len - 1
 
     def move(self, state: RequestState) -> None:
         """Raises: InvariantBroken for a move that is not in `MOVES`."""

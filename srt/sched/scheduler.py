@@ -44,6 +44,7 @@ from .plan import PlannedSpan, StepBuilder, StepRecord, span_end
 from .preempt import choose_victim, spare
 from .request import Request, RequestState
 from .running import Rows, RunningSet
+from .scoring import answered_scores, first_to_score, scoring_shape
 from .waiting import WaitingQueue
 
 SEED_BITS = 32
@@ -197,6 +198,7 @@ class Scheduler:
         record = self._records.popleft()
         self._committed_at = now
         self._cache.committed(record.step)
+        prompts = answered_scores(record, result)
         outputs: list[RequestOutput] = []
         answer, add, running = self._answer, outputs.append, RequestState.RUNNING
         for index, request in enumerate(record.singles):
@@ -211,7 +213,7 @@ class Scheduler:
         self._counters.sampled(sum(len(output.token_ids) for output in outputs))
         if self._checks_invariants:
             self._cache.check()
-        return TokenOutput(tuple(outputs))
+        return TokenOutput(tuple(outputs), prompts)
 
     def _accept(self, message: GenerateRequest, now: float) -> Request:
         check_request(message, self._context_len, self._cache.facts)
@@ -232,9 +234,11 @@ class Scheduler:
             sampling=sampling,
             stop_ids=frozenset(sampling.stop_token_ids),
             namespace=message.namespace,
-            shape=self._cache.rule.shape(message.replay_mode, message.replay_slope),
+            shape=scoring_shape(message, self._cache.rule),
             top_logprobs=message.top_logprobs,
             priority=message.priority,
+            logprob_ids=message.logprob_ids,
+            to_score=first_to_score(message),
             arrival=self._arrivals,
             arrived=now,
             known=len(message.prompt_ids),

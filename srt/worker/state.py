@@ -7,7 +7,7 @@ Everything of a slot is replaced by `reset` and by nothing else (rule S6).
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ..cache.replay import ReplaySchedule
 from ..messages import PageUpdate, SamplingParams, SlotReset
+from .scoring import Wanted
 
 Int64 = npt.NDArray[np.int64]
 
@@ -25,10 +26,11 @@ class SamplerSlot:
     """What the sampler knows of one request. `output` counts only when penalties need it."""
 
     params: SamplingParams
-    top_logprobs: int | None
+    top_logprobs: int | None  # None: no logprobs of output
     num_output: int
     prompt: frozenset[int]
     output: Counter[int]
+    logprob_ids: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
 
     @classmethod
     def from_reset(cls, reset: SlotReset) -> SamplerSlot:
@@ -39,7 +41,12 @@ class SamplerSlot:
             num_output=reset.num_output,
             prompt=frozenset(history[: reset.prompt_len]),
             output=Counter(history[reset.prompt_len :]),
+            logprob_ids=torch.tensor(reset.logprob_ids, dtype=torch.int64),
         )
+
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted(self.top_logprobs or 0, self.logprob_ids)
 
     def took(self, token: int) -> None:
         self.num_output += 1

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from test.fakes import FakeModel, FakeWorker
+from test.fakes import ROOT, FakeModel, FakeWorker, extend, fake_logprob
 from treadle.srt.cache.manager import CacheFacts, CacheManager
 from treadle.srt.cache.replay import ReplayRule, ReplayShape
 from treadle.srt.config import CacheSection, SchedSection
@@ -84,6 +84,8 @@ class Loop:
         self.now = 0.0
         self.done: dict[str, RequestOutput] = {}
         self.text: dict[str, list[int]] = {}
+        self.scores: dict[str, list[float]] = {}
+        self.scored_from: dict[str, int] = {}
         self.plans: list[StepPlan] = []
         self.results: deque[StepResult] = deque()
 
@@ -98,6 +100,8 @@ class Loop:
         rest = {key: value for key, value in options.items() if key not in names}
         params = SamplingParams(**sampling)  # type: ignore[arg-type]
         message = GenerateRequest(RequestId(rid), array("i", prompt), params, **rest)  # type: ignore[arg-type]
+        if message.logprob_start is not None:
+            self.scored_from[rid] = message.logprob_start
         self.scheduler.add(message, self.now)
         self.collect()
         return message
@@ -120,6 +124,11 @@ class Loop:
         if not self.results:
             self.run_worker()
         output = self.scheduler.commit(self.results.popleft(), self.now)
+        for prompt in output.prompts:
+            found = self.scores.setdefault(prompt.rid, [])
+            first = len(found) + max(1, self.scored_from[prompt.rid])
+            assert prompt.first == first, "scores come once and in order"
+            found.extend(prompt.scores.logprobs)
         self.take(output.outputs)
         self.collect()
 
@@ -159,6 +168,16 @@ class Loop:
 
     def gauges(self) -> dict[str, float]:
         return self.scheduler.stats()[1]
+
+
+def prompt_logprobs(prompt: Sequence[int], start: int) -> list[float]:
+    """What the fake worker has to say of prompt tokens from `start` on."""
+    context, found = ROOT, []
+    for index, token in enumerate(prompt):
+        if index >= max(start, 1):
+            found.append(fake_logprob(context, token))
+        context = extend(context, token)
+    return found
 
 
 MakeLoop = Callable[..., Loop]

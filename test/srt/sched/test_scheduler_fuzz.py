@@ -15,7 +15,7 @@ from test.fakes import FakeModel
 from treadle.srt.messages import AbortRequest, GenerateRequest, RequestId, RequestOutput
 from treadle.srt.sched import estimate
 
-from .conftest import STOP, Loop, Setup
+from .conftest import STOP, Loop, Setup, prompt_logprobs
 
 ARRIVALS = 250
 CASES = 40
@@ -81,9 +81,10 @@ class Traffic:
         rng = self.rng
         rid = f"r{len(self.sent)}"
         most = rng.choice((1, 16, 32) if self.is_tight else (0, 1, 2, 5, 12, 20))
+        prompt = self.prompt()
         self.sent[rid] = self.loop.add(
             rid,
-            self.prompt(),
+            prompt,
             max_new_tokens=most,
             min_new_tokens=rng.choice((0, 0, 3)),
             seed=rng.randrange(3),
@@ -92,6 +93,7 @@ class Traffic:
             namespace=rng.choice(((), (), (("salt", "x"),))),
             replay_mode=rng.choice((None, None, "bounded", "exact", "off")),
             top_logprobs=rng.choice((None, None, 0)),
+            logprob_start=rng.choice((None, None, 0, rng.randint(0, len(prompt)))),
             priority=rng.choice((0, 0, 0, 1)),
         )
 
@@ -158,6 +160,7 @@ def check_end(traffic: Traffic, rid: str, output: RequestOutput) -> None:
     if finish.status == 400:
         assert not text
         return
+    check_scores(loop, rid, sent)
     oracle = loop.setup.model.oracle(sent.prompt_ids, sent.sampling, loop.setup.context_len)
     assert text == oracle.token_ids[: len(text)]
     if finish.status == 500:
@@ -166,6 +169,16 @@ def check_end(traffic: Traffic, rid: str, output: RequestOutput) -> None:
         assert "pool" in finish.message or "queue is full" in finish.message
     elif rid not in traffic.aborted or finish.matched is not None or finish.reason == "length":
         assert (finish.reason, text) == (oracle.reason, oracle.token_ids)
+
+
+def check_scores(loop: Loop, rid: str, sent: GenerateRequest) -> None:
+    """All that were asked for when a token came, else the first of them: none twice (T43)."""
+    got = loop.scores.get(rid, [])
+    if sent.logprob_start is None:
+        assert not got
+        return
+    expected = prompt_logprobs(sent.prompt_ids, sent.logprob_start)
+    assert got == (expected if loop.text[rid] else expected[: len(got)])
 
 
 @pytest.mark.parametrize("case", range(CASES))
