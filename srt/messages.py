@@ -95,7 +95,7 @@ class GenerateRequest:
     sampling: SamplingParams
     namespace: tuple[tuple[str, str], ...] = ()  # typed cache-scope fields, rule T26
     session: str | None = None
-    replay_mode: str | None = None  # "bounded" | "exact" | "off"; None: the server's default
+    replay_mode: str | None = None  # one of `config.REPLAY_MODES`; None: the server's default
     replay_slope: int | None = None
     top_logprobs: int | None = None  # None: no logprobs of output; 0: the sampled token's only
     priority: int = 0
@@ -192,6 +192,19 @@ class SlotReset:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewind:
+    """A request starts its windows anew at a point of the canonical grid: rings are emptied as by
+    `SlotReset`, everything else of the slot stays. Fields as there; `hit` is the point, up to which
+    global KV is there and is not written again."""
+
+    slot: int
+    floor: int
+    hit: int
+    slope: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
 class StepPlan:
     """One forward. `span_data` holds `SPAN_FIELDS` ints per span; `token_ids` one id per row in
     span order, `FROM_DEVICE` where the id is the slot's last sampled token, still on the device.
@@ -204,6 +217,7 @@ class StepPlan:
     resets: tuple[SlotReset, ...] = ()
     pages: tuple[PageUpdate, ...] = ()
     scored: tuple[ScoredRows, ...] = ()
+    rewinds: tuple[Rewind, ...] = ()
 
     def spans(self) -> Iterator[RowSpan]:
         data = self.span_data
@@ -242,7 +256,8 @@ class StepResult:
 
 @dataclass(slots=True)
 class Usage:
-    """B37: cached and replayed are those of the first admission and never change.
+    """B37: cached and replayed are those of the first admission and never change. B34: how many
+    approximations lie behind the newest row; 0 is what a cold run computes.
 
     Like `RequestOutput` not frozen, though nobody changes one: a step of 256 requests makes 256 of
     each, and with frozen ones that is 0.35 ms of its 0.7 ms of planning and committing.
@@ -252,6 +267,7 @@ class Usage:
     completion_tokens: int
     cached_tokens: int
     replayed_tokens: int
+    approx_generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

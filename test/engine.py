@@ -108,6 +108,14 @@ class Engine:
         while self.step():
             pass
 
+    def preempt_all(self) -> None:
+        """Answer what is planned, then take slot and pages of all running requests back."""
+        while self.plans:
+            result = self.runner.execute(self.plans.popleft())
+            self._take(self.scheduler.commit(result, self.now).outputs)
+        for request in list(self.scheduler._running):
+            self.scheduler._preempt(request)
+
     def answer(self, prompt: Sequence[int], max_new_tokens: int, **fields: object) -> Answer:
         """One request alone, to its end."""
         rid = f"r{len(self.answers)}"

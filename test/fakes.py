@@ -7,10 +7,11 @@ deterministic function of (context hash, seed, output index): the text of a requ
 on chunks, hits, preemption or its neighbours, and `FakeModel.oracle` says what it has to be.
 
 Checked on every plan: page 0 and slot 0 are never used; rows of a slot are contiguous from its
-floor; every row sees the pages of its own prefix and, in the ring, its whole window above the
-floor; rows below `computed` write nothing; nobody writes a page of the tree; no unanswered step
-uses a slot that a plan resets, or writes a page that it gives to somebody else (T31: reading one is
-harmless, the worker runs steps in order); the row budget holds.
+floor; windows start anew only at the row that the request has come to; every row sees the pages of
+its own prefix and, in the ring, its whole window above the floor; rows below `computed` write
+nothing; nobody writes a page of the tree; no unanswered step uses a slot that a plan resets, or
+writes a page that it gives to somebody else (T31: reading one is harmless, the worker runs steps in
+order); the row budget holds.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from treadle.srt.messages import (
     FROM_DEVICE,
     PageUpdate,
+    Rewind,
     RowSpan,
     SamplingParams,
     SlotReset,
@@ -206,6 +208,8 @@ class FakeWorker:
         plan, _, _ = self.pending.popleft()
         for reset in plan.resets:
             self._reset(reset)
+        for rewind in plan.rewinds:
+            self._rewind(self.slots[rewind.slot], rewind)
         for update in plan.pages:
             table = self.slots[update.slot].table
             table[update.first : update.first + len(update.pages)] = update.pages
@@ -243,6 +247,15 @@ class FakeWorker:
         require(len(reset.history) == wanted, f"{len(reset.history)} ids of history, not {wanted}")
         ring: list[tuple[int, int] | None] = [None] * max(1, self.window)
         self.slots[reset.slot] = FakeSlot(reset, ring, reset.floor, reset.num_output)
+
+    def _rewind(self, slot: FakeSlot, rewind: Rewind) -> None:
+        reset = slot.reset
+        require(slot.next_row == rewind.hit, f"{rewind} while the next row is {slot.next_row}")
+        require(0 <= rewind.floor <= rewind.hit < reset.prompt_len, f"floor and hit of {rewind}")
+        slot.reset = replace(reset, floor=rewind.floor, hit=rewind.hit)
+        slot.ring = [None] * len(slot.ring)
+        slot.next_row = rewind.floor
+        del slot.contexts[rewind.floor :]
 
     def _run(
         self, slot: FakeSlot, span: RowSpan, tokens: array[int], owned: Container[int]

@@ -20,7 +20,7 @@ from ..errors import InvariantBroken
 from ..messages import SlotReset, ids
 from .counters import Counters
 from .estimate import NewTokenEstimate
-from .plan import StepBuilder, span_end
+from .plan import StepBuilder, span_end, stop_of
 from .policy import QueueView
 from .request import Request, RequestState
 from .running import RunningSet
@@ -86,7 +86,7 @@ class Admitter:
         """
         return span_end(
             hit.start,
-            request.len,
+            stop_of(request, hit.length),
             hit.length,
             builder.budget,
             self._cache.facts.page_size,
@@ -126,6 +126,7 @@ class Admitter:
         self._queue.admitted(request)
         request.move(RequestState.RUNNING)
         request.next, request.hit, request.computed = hit.start, hit.length, hit.length
+        request.approx = max(request.approx, admission.lease.approx)
         if not request.was_admitted:
             request.was_admitted = True
             request.cached, request.replayed = hit.length, hit.replayed

@@ -14,14 +14,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..messages import FROM_DEVICE, SPAN_FIELDS, PageUpdate, SlotReset, StepPlan, ids
+from ..cache.grid import next_point
+from ..messages import FROM_DEVICE, SPAN_FIELDS, PageUpdate, Rewind, SlotReset, StepPlan, ids
 from ..scores import ScoredRows
 from .request import Request
 
 
 class PlannedSpan(NamedTuple):
+    """Rows `[start, end)`; those below `hit` are replayed."""
+
     request: Request
     start: int
+    hit: int
     end: int
     sample: bool
 
@@ -46,12 +50,19 @@ class StepRecord:
     scores: list[PlannedScores] = field(default_factory=list)
 
 
+def stop_of(request: Request, row: int) -> int:
+    """Where a span that has come to `row` ends at the latest: at the next grid point of a canonical
+    prompt, else with the last known token."""
+    point = next_point(request.shape.grid, row, request.prompt_len)
+    return request.known if point is None else point
+
+
 def span_end(
     start: int, known: int, hit: int, budget: int, page_size: int, *, may_cut_replay: bool
 ) -> int | None:
     """End of a span from row `start` when at most `budget` rows may run; None to wait.
 
-    All rows that are left, or up to a multiple of the page size in absolute position (rule T37).
+    All rows up to `known`, or up to a multiple of the page size in absolute position (rule T37).
     A replay that may not be cut is run together with at least a page of new rows (rule B15).
     """
     end = known
@@ -65,7 +76,16 @@ def span_end(
 class StepBuilder:
     """Collects one `StepPlan`. Adding rows of a request advances its cursors."""
 
-    __slots__ = ("record", "_chunk_tokens", "_data", "_tokens", "_resets", "_pages", "_scored")
+    __slots__ = (
+        "record",
+        "_chunk_tokens",
+        "_data",
+        "_tokens",
+        "_resets",
+        "_rewinds",
+        "_pages",
+        "_scored",
+    )
 
     def __init__(self, record: StepRecord, chunk_tokens: int) -> None:
         self.record = record
@@ -73,6 +93,7 @@ class StepBuilder:
         self._data = ids()
         self._tokens = ids()
         self._resets: list[SlotReset] = []
+        self._rewinds: list[Rewind] = []
         self._pages: list[PageUpdate] = []
         self._scored: list[ScoredRows] = []
 
@@ -110,7 +131,7 @@ class StepBuilder:
         self._score(request, end)
         self._data.extend((request.slot, start, max(start, request.hit), end, int(sample)))
         self._tokens.extend(request.tokens[start:end])
-        self.record.spans.append(PlannedSpan(request, start, end, sample))
+        self.record.spans.append(PlannedSpan(request, start, request.hit, end, sample))
         request.next = end
         request.last_step = self.record.step
         if sample and end + 1 < request.max_known:
@@ -133,8 +154,21 @@ class StepBuilder:
         self._resets.append(reset)
         self._pages.append(PageUpdate(reset.slot, 0, pages))
 
+    def rewind(self, request: Request, floor: int, point: int) -> None:
+        """The request has come to a grid point: its rows from `floor` on are run again."""
+        request.next, request.hit = floor, point
+        shape = request.shape
+        self._rewinds.append(Rewind(request.slot, floor, point, shape.slope, shape.depth))
+
     def build(self, updates: list[PageUpdate]) -> StepPlan:
         """`updates`: page-table changes of requests that were running before this step."""
         pages = (*self._pages, *updates)
-        resets, scored = tuple(self._resets), tuple(self._scored)
-        return StepPlan(self.record.step, self._data, self._tokens, resets, pages, scored)
+        return StepPlan(
+            self.record.step,
+            self._data,
+            self._tokens,
+            tuple(self._resets),
+            pages,
+            tuple(self._scored),
+            tuple(self._rewinds),
+        )

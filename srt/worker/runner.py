@@ -16,13 +16,13 @@ import torch
 from torch import Tensor
 
 from ..cache.layout import KVLayout, plan_capacity
-from ..cache.replay import ScheduleCache
+from ..cache.replay import ReplaySchedule, ScheduleCache
 from ..config import ServerConfig
 from ..layers.linear import Matrix, WeightPolicy
 from ..layers.pools import KVPools, PagePool, WindowPool
 from ..layers.rope import rope_tables
 from ..loader.weights import iter_weights
-from ..messages import SPAN_FIELDS, Ready, SlotReset, StepPlan, StepResult
+from ..messages import SPAN_FIELDS, Ready, Rewind, SlotReset, StepPlan, StepResult
 from ..model_config import ModelConfig
 from ..models.decoder import Model, Parameters, matrix_bytes
 from ..models.registry import build_model
@@ -126,6 +126,8 @@ class Runner:
         """Rows [n, C] that leave the last layer, and the rows run, summed over layers."""
         for reset in plan.resets:
             self._reset(reset)
+        for rewind in plan.rewinds:
+            self._rewind(rewind)
         for update in plan.pages:
             self.slots.update_pages(update)
         batch = build_batch(plan, self.slots, self.page_size)
@@ -147,10 +149,17 @@ class Runner:
 
     def _reset(self, reset: SlotReset) -> None:
         self.pools.windows.reset(reset.slot)
-        schedule = None
-        if reset.floor < reset.hit:
-            schedule = self._schedules.get(reset.slope, reset.depth)
-        self.slots.reset(reset, schedule)
+        self.slots.reset(reset, self._schedule(reset))
+
+    def _rewind(self, rewind: Rewind) -> None:
+        self.pools.windows.reset(rewind.slot)
+        self.slots.restart(rewind, self._schedule(rewind))
+
+    def _schedule(self, start: SlotReset | Rewind) -> ReplaySchedule | None:
+        """None when nothing is replayed."""
+        if start.floor == start.hit:
+            return None
+        return self._schedules.get(start.slope, start.depth)
 
 
 def allocate(config: ServerConfig, model_config: ModelConfig) -> tuple[SlotTable, KVPools]:

@@ -1,7 +1,8 @@
 """Per-slot state of one worker: page-table rows, last token, replay rows, sampler state.
 
 The scheduler decides, this remembers: a plan carries only differences. Slot 0 and page 0 are sinks.
-Everything of a slot is replaced by `reset` and by nothing else (rule S6).
+Everything of a slot is replaced by `reset` and by nothing else (rule S6), save that a canonical
+request starts its windows anew at each point of its grid.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..cache.replay import ReplaySchedule
-from ..messages import PageUpdate, SamplingParams, SlotReset
+from ..messages import PageUpdate, Rewind, SamplingParams, SlotReset
 from .scoring import Wanted
 
 Int64 = npt.NDArray[np.int64]
@@ -83,9 +84,13 @@ class SlotTable:
 
     def reset(self, reset: SlotReset, schedule: ReplaySchedule | None) -> None:
         """Give the slot to a request. `schedule` is None when nothing is replayed."""
+        self.sampler[reset.slot] = SamplerSlot.from_reset(reset)
+        self.restart(reset, schedule)
+
+    def restart(self, reset: SlotReset | Rewind, schedule: ReplaySchedule | None) -> None:
+        """The slot's windows begin at `reset.floor`; nothing else changes."""
         slot = reset.slot
         self.floor[slot] = reset.floor
-        self.sampler[slot] = SamplerSlot.from_reset(reset)
         layers = range(self.entry.shape[1])
         if schedule is None:
             self.entry[slot] = 0
