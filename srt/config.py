@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 EVICTION_POLICIES = ("lru", "lfu", "slru", "fifo")
-REPLAY_MODES = ("bounded", "exact", "canonical", "off")
+REPLAY_MODES = ("bounded", "exact", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class ModelSection:
     override_args: str = "{}"  # JSON merged into the model's config
     chat_template: str = ""  # "" : the tokenizer's; a built-in name, a file, or template text
     sampling_defaults: str = "model"  # model | openai
+    reasoning_parser: str = ""  # "" : reasoning stays in the content; auto, or a format's name
+    tool_call_parser: str = ""  # "" and auto: the model's; or a dialect's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,6 @@ class CacheSection:
     replay_mode: str = "bounded"  # one of REPLAY_MODES
     replay_slope: int = -1  # rows more per window layer downwards; -1: by model
     replay_depth: int = 1  # windows at the top layer
-    canonical_grid: int = -1  # tokens; -1: the smallest legal, `cache/grid.py`
     adopt_min_saving: int = -1  # tokens a hit must save; -1: page_size
     check_invariants: bool = False  # CacheManager.check() after every step
 

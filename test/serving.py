@@ -23,6 +23,7 @@ from tokenizers.models import BPE
 
 from test.documented import Documented
 from treadle.srt.api.app import make_app
+from treadle.srt.api.output_formats import find_formats
 from treadle.srt.api.sampling import SamplingDefaults, SamplingReader
 from treadle.srt.api.service import ModelInfo, Service
 from treadle.srt.config import ModelSection, NetSection, ServerConfig
@@ -241,18 +242,25 @@ def parse_events(text: str) -> list[dict[str, Any]]:
     return [orjson.loads(line.removeprefix("data: ")) for line in lines]
 
 
-def make_service(engine: FakeEngine, net: NetSection, model: ModelSection | None = None) -> Service:
-    tokenizer, limits = byte_tokenizer(), Limits(CONTEXT_LEN, VOCAB_SIZE)
+def make_service(
+    engine: FakeEngine,
+    net: NetSection,
+    model: ModelSection | None = None,
+    context_len: int = CONTEXT_LEN,
+) -> Service:
+    tokenizer, limits = byte_tokenizer(), Limits(context_len, VOCAB_SIZE)
     metrics = RequestMetrics("tiny")
     template = ChatTemplate(TEMPLATE, name="tiny", tokens=tokenizer.role_texts)
+    section = model or ModelSection(served_name="tiny")
     return Service(
         frontend=Frontend(engine, tokenizer, metrics),
         prompts=Prompts(tokenizer, template, limits),
         tokenizer=tokenizer,
         limits=limits,
         sampling=SamplingReader(SamplingDefaults(), limits, tokenizer.eos_ids),
+        formats=find_formats(section, "tiny", template, tokenizer),
         model=ModelInfo("tiny", "/models/tiny", "/models/tiny", "TinyForCausalLM", "tiny", 16, 7),
-        config=ServerConfig(model=model or ModelSection(served_name="tiny"), net=net),
+        config=ServerConfig(model=section, net=net),
         metrics=metrics,
         http_metrics=HttpMetrics(metrics.registry),
         version="1.2.3",
@@ -264,10 +272,15 @@ READY = Ready("scheduler", 0, num_pages=11, num_slots=5, weight_bytes=10**9, kv_
 
 @asynccontextmanager
 async def serving(
-    engine: FakeEngine | None = None, net: NetSection | None = None, *, is_ready: bool = True
+    engine: FakeEngine | None = None,
+    net: NetSection | None = None,
+    *,
+    is_ready: bool = True,
+    model: ModelSection | None = None,
+    context_len: int = CONTEXT_LEN,
 ) -> AsyncIterator[Bench]:
     engine = engine or FakeEngine()
-    service = make_service(engine, net or NetSection())
+    service = make_service(engine, net or NetSection(), model, context_len)
     receiving = asyncio.create_task(service.frontend.run())
     if is_ready:
         engine.put(READY)

@@ -1,20 +1,20 @@
 """Messages of a chat request -> what templates read; and what a chat may not ask for yet.
 
 Owns the roles, the flattening of content parts to text and the rules of `continue_final_message`.
-Calls in the history are passed on to the template; asking the model for new ones is a feature that
-this build refuses.
+Calls and reasoning in the history are passed on to the template.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
+import orjson
 
 from ..errors import BadRequest
 from ..tokenizer.prompts import Conversation
 from .later import not_supported
-from .schema import ChatMessage, ChatRequest, ContentPart, NamedTool
+from .schema import ChatMessage, ChatRequest, ContentPart
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
@@ -25,7 +25,8 @@ def read_messages(
     *,
     continue_final: bool | None,
     add_prompt: bool | None,
-    extra: dict[str, object] | None,
+    extra: Mapping[str, object] | None,
+    tools: Sequence[Mapping[str, object]] = (),
 ) -> Conversation:
     """Raises BadRequest that names the message."""
     if not messages:
@@ -43,10 +44,11 @@ def read_messages(
     read = [_message(m, f"messages[{i}]") for i, m in enumerate(messages)]
     return Conversation(
         read,
-        num_chars=sum(len(m["content"]) for m in read if isinstance(m["content"], str)),
+        num_chars=sum(map(_num_chars, read)) + (len(orjson.dumps(tools)) if tools else 0),
         add_generation_prompt=(add_prompt is not False) and not continue_final,
         continue_final_message=bool(continue_final),
         extra=extra or {},
+        tools=tools,
     )
 
 
@@ -62,13 +64,25 @@ def _message(message: ChatMessage, where: str) -> dict[str, object]:
     read: dict[str, object] = {"role": role, "content": _content(message.content, where)}
     optional = {
         "name": message.name,
-        "reasoning_content": message.reasoning_content,
+        "reasoning_content": _either(message.reasoning_content, message.reasoning),
         "tool_call_id": message.tool_call_id,
     }
     read.update({key: value for key, value in optional.items() if value is not None})
     if message.tool_calls:
         read["tool_calls"] = [msgspec.to_builtins(call) for call in message.tool_calls]
     return read
+
+
+def _either(first: str | None, second: str | None) -> str | None:
+    return second if first is None else first
+
+
+def _num_chars(message: Mapping[str, object]) -> int:
+    calls = message.get("tool_calls")
+    texts = (message["content"], message.get("reasoning_content"))
+    return sum(len(t) for t in texts if isinstance(t, str)) + (
+        len(orjson.dumps(calls)) if calls else 0
+    )
 
 
 def _content(content: str | list[ContentPart] | None, where: str) -> str:
@@ -86,8 +100,7 @@ def _content(content: str | list[ContentPart] | None, where: str) -> str:
 
 
 def check_features(body: ChatRequest) -> None:
-    """Tools, formats and templates of the request. Raises BadRequest, NotSupported."""
-    _check_tools(body)
+    """Formats and templates of the request. Raises BadRequest, NotSupported."""
     if body.chat_template is not None:
         raise BadRequest(
             "chat_template in a request is refused: the server was not started to trust it",
@@ -108,23 +121,3 @@ def check_features(body: ChatRequest) -> None:
             param="response_format.type",
         )
     raise not_supported("response_format", f"type {form.type!r}")
-
-
-def _check_tools(body: ChatRequest) -> None:
-    choice, tools = body.tool_choice, body.tools or []
-    names = [tool.function.name for tool in tools]
-    if isinstance(choice, NamedTool):
-        if choice.function.name not in names:
-            raise BadRequest(
-                f"tool_choice names {choice.function.name!r}, which is not among tools",
-                param="tool_choice",
-            )
-    elif choice not in (None, "none", "auto", "required"):
-        raise BadRequest(
-            f"tool_choice must be none, auto, required or a named function, got {choice!r}",
-            param="tool_choice",
-        )
-    if choice == "required" and not tools:
-        raise BadRequest("tool_choice 'required' needs tools", param="tool_choice")
-    if tools and choice != "none":
-        raise not_supported("tools", "only tool_choice 'none' is")

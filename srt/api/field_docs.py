@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .chat_reasoning import EFFORTS
 from .generating import MAX_REPLAY_SLOPE
 from .sampling import INT32_MAX, INT64, MAX_CHOICES, MAX_STOPS, MAX_TOP_LOGPROBS
 
@@ -32,6 +33,7 @@ def count(what: str, **limits: int) -> FieldDoc:
 
 
 TOKENS = "Most tokens to generate; 0 computes the prompt only."
+EFFORT = f"One of {', '.join(EFFORTS)}, or a number from 0 to 100; none turns thinking off."
 SEED = {"minimum": -INT64, "maximum": INT64 - 1}
 
 FIELDS = {
@@ -105,7 +107,15 @@ FIELDS = {
     "chat_template_kwargs": FieldDoc("Variables for the chat template."),
     "continue_final_message": FieldDoc("The last message is the assistant's; go on writing it."),
     "add_generation_prompt": FieldDoc("Open the assistant's turn; on unless it is continued."),
-    "reasoning_effort": FieldDoc("Given to the chat template."),
+    "parallel_tool_calls": FieldDoc("false: at most one call."),
+    "reasoning_effort": FieldDoc(f"{EFFORT} Given to the chat template."),
+    "effort": FieldDoc(EFFORT),
+    "enabled": FieldDoc("Turns thinking on or off, where the chat template has a switch."),
+    "separate_reasoning": FieldDoc("false: reasoning stays in the content."),
+    "stream_reasoning": FieldDoc("false: reasoning comes in one piece when it ends."),
+    "include_reasoning": FieldDoc("false: reasoning is left out of the answer."),
+    "description": FieldDoc("What the function does, for the model."),
+    "strict": FieldDoc("Given to the chat template."),
     "json_schema": FieldDoc("A JSON Schema that the text must match."),
     "regex": FieldDoc("A regular expression that the text must match."),
     "ebnf": FieldDoc("A grammar that the text must match."),
@@ -126,5 +136,6 @@ FIELDS = {
     "id": FieldDoc("The id of the call."),
     "tool_calls": FieldDoc("Calls that the assistant made."),
     "tool_call_id": FieldDoc("The call that this message answers."),
+    "reasoning": FieldDoc("How to think; in a message: what the assistant thought."),
     "reasoning_content": FieldDoc("What the assistant thought before it answered."),
 }  # fmt: skip

@@ -48,6 +48,7 @@ class InfoRoutes:
 
     async def model_info(self, request: Request) -> Response:
         model, config = self._service.model, self._service.config
+        formats = self._service.formats
         return JsonResponse(
             {
                 "model_path": model.path,
@@ -57,8 +58,8 @@ class InfoRoutes:
                 "preferred_sampling_params": None,
                 "weight_version": WEIGHT_VERSION,
                 "load_format": config.model.load_format,
-                "reasoning_parser": None,
-                "tool_call_parser": None,
+                "reasoning_parser": formats.reasoning.name if formats.reasoning else None,
+                "tool_call_parser": formats.dialect.name if formats.has_tool_parser else None,
                 "disaggregation_mode": "null",
                 "has_image_understanding": False,
                 "has_audio_understanding": False,

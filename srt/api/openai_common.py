@@ -9,7 +9,7 @@ Owns the refusals that need only the body, the part of an answer that is the sam
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 import orjson
@@ -82,18 +82,24 @@ class Frame:
             choice["token_ids"] = delta.token_ids
         return choice
 
-    def write(self, delta: Delta, own: Callable[[Delta], bytes], last: bytes) -> bytes:
-        """Chunks of a delta: its news, and the end. `last` is what the dialect says of an end."""
-        plan, events = self.plan, b""
+    def reasoned(self, index: int, tokens: int) -> None:
+        self._usage.reasoned(index, tokens)
+
+    def has_token_news(self, delta: Delta) -> bool:
+        """The tokens of a delta are worth a chunk, even without text."""
+        return bool(delta.token_ids) and (self.plan.has_logprobs or self.plan.has_token_ids)
+
+    def write(self, delta: Delta, fields: Sequence[bytes], last: bytes) -> bytes:
+        """A chunk for each of `fields`, and the end. `last` is what the dialect says of an end."""
         self._usage.add(delta)
-        if delta.text or (delta.token_ids and (plan.has_logprobs or plan.has_token_ids)):
-            fields = own(delta)
-            if plan.has_token_ids:
-                fields += b',"token_ids":' + orjson.dumps(delta.token_ids)
-            events = self.chunks.choice(delta.index, fields)
+        events = []
+        for i, own in enumerate(fields):
+            if self.plan.has_token_ids and i == 0:
+                own += b',"token_ids":' + orjson.dumps(delta.token_ids)
+            events.append(self.chunks.choice(delta.index, own))
         if delta.ending is not None:
-            events += self.chunks.choice(delta.index, last, delta.ending)
-        return events
+            events.append(self.chunks.choice(delta.index, last, delta.ending))
+        return b"".join(events)
 
     def end(self) -> bytes:
         return self.chunks.usage() if self.plan.has_usage_chunk else b""

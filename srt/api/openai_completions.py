@@ -104,7 +104,9 @@ class CompletionAnswer:
         return b""
 
     def write(self, delta: Delta) -> bytes:
-        return self._frame.write(delta, self._fields, b'"text":"","logprobs":null')
+        is_news = bool(delta.text) or self._frame.has_token_news(delta)
+        fields = [self._fields(delta)] if is_news else []
+        return self._frame.write(delta, fields, b'"text":"","logprobs":null')
 
     def _fields(self, delta: Delta) -> bytes:
         text, logprobs = orjson.dumps(delta.text), orjson.dumps(self._logprobs(delta))

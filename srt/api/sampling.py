@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from msgspec import UNSET
 
@@ -253,6 +253,11 @@ def from_openai(body: OpenAIFields) -> SamplingFields:
         logit_bias=body.logit_bias,
         sampling_seed=body.seed,
     )
+
+
+def showing(sampling: Sampling, ids: frozenset[int]) -> Sampling:
+    """With these special tokens shown in the text, for a parser that has to see them."""
+    return replace(sampling, rules=replace(sampling.rules, shown_ids=ids)) if ids else sampling
 
 
 def top_logprobs(value: int | None, param: str) -> int | None:

@@ -115,6 +115,7 @@ class ChatMessage(msgspec.Struct, kw_only=True):
     content: str | list[ContentPart] | None = None
     name: str | None = None
     reasoning_content: str | None = None
+    reasoning: str | None = None  # the same by its other name
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
 
@@ -126,7 +127,9 @@ class ResponseFormat(msgspec.Struct, kw_only=True):
 
 class ToolFunction(msgspec.Struct, kw_only=True):
     name: str
+    description: str | None = None
     parameters: dict[str, Any] | None = None
+    strict: bool | None = None
 
 
 class Tool(msgspec.Struct, kw_only=True):
@@ -142,6 +145,11 @@ class NamedTool(msgspec.Struct, kw_only=True):
     function: NamedFunction
 
 
+class ReasoningOptions(msgspec.Struct, kw_only=True):
+    effort: str | float | None = None
+    enabled: bool | None = None
+
+
 class ChatRequest(OpenAIFields, kw_only=True):
     messages: list[ChatMessage] | None = None
     max_completion_tokens: int | None = None
@@ -150,12 +158,17 @@ class ChatRequest(OpenAIFields, kw_only=True):
     input_ids: Ids | None = None
     tools: list[Tool] | None = None
     tool_choice: str | NamedTool | None = None
+    parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None
     chat_template: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     continue_final_message: bool | None = None
     add_generation_prompt: bool | None = None
     reasoning_effort: str | float | None = None
+    reasoning: ReasoningOptions | None = None
+    separate_reasoning: bool | None = None
+    stream_reasoning: bool | None = None
+    include_reasoning: bool | None = None
 
 
 class CompletionRequest(OpenAIFields, kw_only=True):

@@ -11,6 +11,7 @@ from ..tokenizer.encode import Tokenizer
 from ..tokenizer.frontend import Frontend
 from ..tokenizer.limits import Limits
 from ..tokenizer.prompts import Prompts
+from .output_formats import OutputFormats
 from .sampling import SamplingReader
 
 WEIGHT_VERSION = "default"
@@ -34,6 +35,7 @@ class Service:
     tokenizer: Tokenizer
     limits: Limits
     sampling: SamplingReader
+    formats: OutputFormats
     model: ModelInfo
     config: ServerConfig
     metrics: RequestMetrics

@@ -11,10 +11,10 @@ from starlette.requests import Request
 from ..errors import BadRequest
 from .bodies import JsonResponse
 from .chat_messages import read_messages
-from .later import not_supported
 from .reading import decode, read_body
 from .schema import DetokenizeRequest, TokenizeRequest
 from .service import Service
+from .tool_use import read_tools
 
 
 class TextRoutes:
@@ -62,13 +62,13 @@ class TextRoutes:
         return JsonResponse({"text": texts, "prompt": texts})
 
     async def _chat_ids(self, body: TokenizeRequest) -> list[int]:
-        if body.tools:
-            raise not_supported("tools")
+        tools = read_tools(body.tools, None, is_parallel=None)
         conversation = read_messages(
             body.messages,
             continue_final=body.continue_final_message,
             add_prompt=body.add_generation_prompt,
             extra=body.chat_template_kwargs,
+            tools=tools.for_template(),
         )
         return await self._service.prompts.encode_chat(conversation)
 

@@ -16,10 +16,15 @@ class UsageSum:
     def __init__(self, choices: Sequence[Choice], *, has_cache_report: bool) -> None:
         self._usages = [choice.usage for choice in choices]
         self._first = [choice.index for choice in choices if choice.is_first]
+        self._reasoning_tokens = [0] * len(self._usages)
         self._has_cache_report = has_cache_report
 
     def add(self, delta: Delta) -> None:
         self._usages[delta.index] = delta.usage
+
+    def reasoned(self, index: int, tokens: int) -> None:
+        """How many of a choice's tokens, so far, are reasoning."""
+        self._reasoning_tokens[index] = tokens
 
     @property
     def total(self) -> Usage:
@@ -32,13 +37,13 @@ class UsageSum:
         )
 
     def body(self) -> dict[str, object]:
-        total = self.total
+        total, reasoning = self.total, sum(self._reasoning_tokens)
         details = {"cached_tokens": total.cached_tokens, "replayed_tokens": total.replayed_tokens}
         return {
             "prompt_tokens": total.prompt_tokens,
             "completion_tokens": total.completion_tokens,
             "total_tokens": total.prompt_tokens + total.completion_tokens,
             "prompt_tokens_details": details if self._has_cache_report else None,
-            "completion_tokens_details": {"reasoning_tokens": 0},
-            "reasoning_tokens": 0,
+            "completion_tokens_details": {"reasoning_tokens": reasoning},
+            "reasoning_tokens": reasoning,
         }

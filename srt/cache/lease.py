@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from ..messages import SlotId
 from .node import Pin
-from .replay import ReplayShape
 
 
 @dataclass(slots=True, eq=False)
@@ -27,7 +26,7 @@ class Lease:
     protected_len: int
     prompt_len: int
     approx: int
-    shape: ReplayShape
+    is_deterministic: bool
 
 
 @dataclass(frozen=True, slots=True)

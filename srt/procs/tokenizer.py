@@ -21,6 +21,7 @@ import psutil
 import uvloop
 
 from ..api.app import make_app
+from ..api.output_formats import find_formats
 from ..api.sampling import SamplingDefaults, SamplingReader
 from ..api.service import ModelInfo, Service
 from ..checkpoint import load_sampling_defaults, resolve_path
@@ -88,12 +89,14 @@ def make_service(boot: Boot, channel: AsyncChannel) -> Service:
     limits = Limits(config.model.context_len, min(model.vocab_size, tokenizer.vocab_size))
     eos_ids = tuple(i for i in dict.fromkeys((*model.eos_ids, *tokenizer.eos_ids)))
     metrics = RequestMetrics(config.model.served_name)
+    template = pick_template(tokenizer, config.model.chat_template)
     return Service(
         frontend=Frontend(channel, tokenizer, metrics),
-        prompts=Prompts(tokenizer, pick_template(tokenizer, config.model.chat_template), limits),
+        prompts=Prompts(tokenizer, template, limits),
         tokenizer=tokenizer,
         limits=limits,
         sampling=SamplingReader(_defaults(boot), limits, eos_ids),
+        formats=find_formats(config.model, model.model_type, template, tokenizer),
         model=ModelInfo(
             served_name=config.model.served_name,
             path=config.model.path,

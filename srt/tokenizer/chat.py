@@ -12,6 +12,7 @@ The rendered text spells its special tokens, BOS included: encode it with `add_s
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -22,10 +23,12 @@ import jinja2
 from ..errors import BadRequest, CheckpointError, ConfigError
 from .chat_builtin import BUILT_IN, BY_ARCHITECTURE
 from .chat_sandbox import BoundedTemplate
+from .chat_tools import introduce, spell_calls
 from .encode import Tokenizer
 
 Message = Mapping[str, object]
 
+_TOOLS = re.compile(r"\btools\b")
 _PROBE = "treadle probe"
 _END_MARK = "\ue0f0end of the final message\ue0f1"  # private-use characters: no text has them
 
@@ -33,11 +36,23 @@ _END_MARK = "\ue0f0end of the final message\ue0f1"  # private-use characters: no
 class ChatTemplate:
     """One template. `tokens` are the texts of `bos_token`, `eos_token` and so on."""
 
-    __slots__ = ("_knows_developer", "_reads_parts", "_template", "_tokens", "name")
+    __slots__ = (
+        "_knows_calls",
+        "_knows_developer",
+        "_reads_parts",
+        "_template",
+        "_tokens",
+        "knows_tools",
+        "name",
+        "source",
+    )
 
     def __init__(self, source: str, *, name: str, tokens: Mapping[str, str]) -> None:
         """Raises: ConfigError when the text is no jinja template."""
         self.name = name
+        self.source = source
+        self.knows_tools = _TOOLS.search(source) is not None
+        self._knows_calls = "tool_calls" in source
         self._tokens = dict(tokens)
         try:
             self._template = BoundedTemplate(
@@ -62,11 +77,17 @@ class ChatTemplate:
         """`extra` are the request's own variables; they cannot replace ours.
 
         `continue_final_message` ends the text inside the last message, which must be the
-        assistant's, and overrides `add_generation_prompt`. Raises: BadRequest.
+        assistant's, and overrides `add_generation_prompt`. A template that does not know tools
+        is given them in words. Raises: BadRequest.
         """
         if not messages:
             raise BadRequest("messages is empty: it needs at least one message", param="messages")
-        shaped = [self._shape(message, index) for index, message in enumerate(messages)]
+        read = [_read(message, index) for index, message in enumerate(messages)]
+        if not self._knows_calls:
+            read = spell_calls(read)
+        if tools and not self.knows_tools:
+            read = introduce(read, tools)
+        shaped = [self._shape(message) for message in read]
         if continue_final_message:
             _mark_end(shaped)
         values = {
@@ -113,19 +134,25 @@ class ChatTemplate:
         except BadRequest:
             return False
 
-    def _shape(self, message: Message, index: int) -> dict[str, object]:
-        where = f"messages.{index}"
-        role = message.get("role")
-        if not isinstance(role, str):
-            raise BadRequest(f"{where}.role must be a string", param=f"{where}.role")
+    def _shape(self, message: Message) -> dict[str, object]:
+        """`message` is one of `_read`."""
+        role, text = message["role"], message["content"]
         if role == "developer" and not self._knows_developer:
             role = "system"
-        text = _content_text(message.get("content"), f"{where}.content")
         content = [{"type": "text", "text": text}] if self._reads_parts else text
-        shaped = {**message, "role": role, "content": content}
-        if message.get("tool_calls"):
-            shaped["tool_calls"] = _tool_calls(message["tool_calls"], f"{where}.tool_calls")
-        return shaped
+        return {**message, "role": role, "content": content}
+
+
+def _read(message: Message, index: int) -> Message:
+    """With text as content and objects as arguments of calls. Raises BadRequest."""
+    where = f"messages.{index}"
+    if not isinstance(message.get("role"), str):
+        raise BadRequest(f"{where}.role must be a string", param=f"{where}.role")
+    text = _content_text(message.get("content"), f"{where}.content")
+    read = {**message, "content": text}
+    if message.get("tool_calls"):
+        read["tool_calls"] = _tool_calls(message["tool_calls"], f"{where}.tool_calls")
+    return read
 
 
 def pick_template(tokenizer: Tokenizer, flag: str) -> ChatTemplate | None:

@@ -20,25 +20,37 @@ from .encode import Tokenizer
 class Detokenizer:
     """`after_prompt`: the ids go on from a prompt, so a leading space belongs to the text; without
     it the dummy space that SentencePiece models put before a text is taken away, as in `decode`.
+    `shown` are special ids that are not skipped.
     """
 
-    __slots__ = ("_decoder", "_drops_space", "_skips_special", "_tokenizer")
+    __slots__ = ("_decoder", "_drops_space", "_shown", "_skips_special", "_tokenizer")
 
-    def __init__(self, tokenizer: Tokenizer, *, skip_special: bool, after_prompt: bool) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        skip_special: bool,
+        after_prompt: bool,
+        shown: frozenset[int] = frozenset(),
+    ) -> None:
         self._tokenizer = tokenizer
         self._skips_special = skip_special
+        self._shown = shown
         self._drops_space = tokenizer.has_dummy_prefix and not after_prompt
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, token_id: int) -> str:
         """The text that this id makes certain, often "" within a character."""
-        if self._skips_special and self._tokenizer.is_special(token_id):
+        if self._skips_special and self._is_hidden(token_id):
             return ""
         data = self._tokenizer.token_bytes(token_id)
         if data and self._drops_space:
             self._drops_space = False
             data = data.removeprefix(b" ")
         return self._decoder.decode(data)
+
+    def _is_hidden(self, token_id: int) -> bool:
+        return self._tokenizer.is_special(token_id) and token_id not in self._shown
 
     def flush(self) -> str:
         """At the end: an unfinished character becomes U+FFFD. Nothing may be pushed after it."""

@@ -64,6 +64,10 @@ class Tokenizer:
         return token_id in self._vocabulary.special
 
     @property
+    def special_ids(self) -> frozenset[int]:
+        return self._vocabulary.special
+
+    @property
     def vocab_size(self) -> int:
         return len(self._vocabulary.pieces)
 

@@ -22,13 +22,16 @@ INLINE_CHARS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """`messages` in the form that templates read: role, content as text, tool_calls."""
+    """`messages` in the form that templates read: role, content as text, tool_calls.
+    `num_chars` counts tools and calls too.
+    """
 
     messages: Sequence[Mapping[str, object]]
     num_chars: int
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     extra: Mapping[str, object] = field(default_factory=dict)
+    tools: Sequence[Mapping[str, object]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Prompts:
             conversation.messages,
             add_generation_prompt=conversation.add_generation_prompt,
             continue_final_message=conversation.continue_final_message,
-            tools=None,
+            tools=conversation.tools,
             extra=conversation.extra,
         )
         return self.tokenizer.encode(text, add_special=False)

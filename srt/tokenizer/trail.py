@@ -22,6 +22,7 @@ class TextRules:
     stop: tuple[str, ...] = ()
     keep_stop: bool = False  # show the stop string or stop id that ended the text
     skip_special_tokens: bool = True
+    shown_ids: frozenset[int] = frozenset()  # special tokens that are shown nevertheless
     after_prompt: bool = True  # the text goes on from the prompt's, rather than being an answer
 
 
@@ -46,7 +47,10 @@ class Piece:
 class TextTrail:
     def __init__(self, tokenizer: Tokenizer, rules: TextRules, min_new_tokens: int) -> None:
         self._detokenizer = Detokenizer(
-            tokenizer, skip_special=rules.skip_special_tokens, after_prompt=rules.after_prompt
+            tokenizer,
+            skip_special=rules.skip_special_tokens,
+            after_prompt=rules.after_prompt,
+            shown=rules.shown_ids,
         )
         self._matcher = StopMatcher(rules.stop, keep=rules.keep_stop) if rules.stop else None
         self._keep_stop = rules.keep_stop

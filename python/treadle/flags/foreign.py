@@ -34,9 +34,7 @@ ACCEPTED = (
     _accepted("--tokenizer-backend", "there is one tokenizer implementation"),
     _accepted("--model-impl", "every model here is our own implementation"),
     _accepted("--jinja", "chat templates are always jinja", SWITCH),
-    _accepted("--enable-auto-tool-choice", "requests with tools are answered 501", SWITCH),
-    _accepted("--tool-call-parser", "requests with tools are answered 501"),
-    _accepted("--reasoning-parser", "reasoning stays in the content"),
+    _accepted("--enable-auto-tool-choice", "tools are always served", SWITCH),
     _accepted(
         "--grammar-backend",
         "requests with grammars are answered 501",

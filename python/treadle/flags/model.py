@@ -75,4 +75,17 @@ MODEL = (
         choices=("model", "openai"),
         synonyms=(("auto", "model"), ("vllm", "openai")),
     ),
+    Flag(
+        "--reasoning-parser",
+        "model.reasoning_parser",
+        "puts reasoning apart from the content: auto, deepseek-r1, deepseek-v3, deepseek-v4, "
+        "deepseek-v41, qwen3, qwen3-thinking; default: none",
+    ),
+    Flag(
+        "--tool-call-parser",
+        "model.tool_call_parser",
+        "how the model writes calls: auto (default), hermes, qwen25, llama3, pythonic, deepseekv3, "
+        "deepseekv31, deepseekv32, deepseekv4, deepseekv41; always hermes with a chat template "
+        "that does not know tools",
+    ),
 )

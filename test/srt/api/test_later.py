@@ -13,8 +13,7 @@ HI = [{"role": "user", "content": "hi"}]
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 
 CHAT_ROWS: list[tuple[str, dict[str, Any]]] = [
-    ("tools", {"tools": [TOOL]}),
-    ("tools", {"tools": [TOOL], "tool_choice": "required"}),
+    ("tool_choice", {"tools": [TOOL], "tool_choice": "required"}),
     ("response_format", {"response_format": {"type": "json_object"}}),
     ("response_format",
      {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}}),
@@ -24,6 +23,7 @@ CHAT_ROWS: list[tuple[str, dict[str, Any]]] = [
     ("session_params", {"session_params": {"id": "s"}}),
     ("lora_path", {"lora_path": "x"}),
     ("return_hidden_states", {"return_hidden_states": True}),
+    ("swa_replay", {"swa_replay": "canonical"}),
     ("prompt_logprobs", {"prompt_logprobs": 0}),
     ("bad_words", {"bad_words": ["x"]}),
 ]  # fmt: skip

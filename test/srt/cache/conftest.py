@@ -33,12 +33,11 @@ def make_manager() -> MakeManager:
         windows: int = 0,
         window: int = 4,
         shape: ReplayShape = BOUNDED,
-        grid: int = 0,
         policy: str = "lru",
         prefix_cache: bool = True,
     ) -> CacheManager:
         kinds = (LayerKind.WINDOW,) * windows + (LayerKind.GLOBAL,)
-        rule = ReplayRule(kinds, window if windows else 0, shape, page_size, grid)
+        rule = ReplayRule(kinds, window if windows else 0, shape, page_size)
         return CacheManager(CacheFacts(num_pages, num_slots, page_size, prefix_cache, policy), rule)
 
     return make

@@ -59,5 +59,5 @@ def test_gemma_speaks_a_lone_system_message_as_the_user():
 def test_gemma_refuses_a_late_system_message_and_unknown_roles():
     with pytest.raises(BadRequest, match="before the first turn"):
         render("gemma", [*TALK, TALK[0]])
-    with pytest.raises(BadRequest, match="role tool is not known"):
-        render("gemma", [{"role": "tool", "content": "x"}])
+    with pytest.raises(BadRequest, match="role robot is not known"):
+        render("gemma", [{"role": "robot", "content": "x"}])
