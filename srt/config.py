@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 EVICTION_POLICIES = ("lru", "lfu", "slru", "fifo")
-REPLAY_MODES = ("bounded", "exact", "off")
+REPLAY_MODES = ("bounded", "exact", "canonical", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class CacheSection:
     replay_mode: str = "bounded"  # one of REPLAY_MODES
     replay_slope: int = -1  # rows more per window layer downwards; -1: by model
     replay_depth: int = 1  # windows at the top layer
+    canonical_grid: int = -1  # tokens; -1: the smallest legal, `cache/grid.py`
     adopt_min_saving: int = -1  # tokens a hit must save; -1: page_size
     check_invariants: bool = False  # CacheManager.check() after every step
 

@@ -1,7 +1,8 @@
 """Every type that crosses a process boundary. Frozen values; `net/wire.py` turns them into frames.
 
-Owns no behaviour beyond reading itself. Fields of type `array('i')` travel as raw little-endian
-int32 frames beside the JSON frame, because id lists as text are the one thing that costs.
+Owns no behaviour beyond reading itself. Fields of type `array[int]` and `array[float]` travel as
+raw little-endian int32 and float64 frames beside the JSON frame, because long lists as text are the
+one thing that costs.
 
     tokenizer --GenerateRequest, AbortRequest, AbortAll, Flush, StatsRequest--> scheduler
     tokenizer <--TokenOutput, FlushDone, Stats-------------------------------- scheduler
@@ -16,6 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, NewType
+
+from .scores import PromptScores, ScoredRows
 
 SlotId = NewType("SlotId", int)
 RequestId = NewType("RequestId", str)
@@ -80,17 +83,24 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """`session` is a hint for routing and logs; it has no effect on results."""
+    """`session` is a hint for routing and logs; it has no effect on results.
+
+    `logprob_start` is the first prompt token whose logprob is wanted, at most the prompt's length;
+    None: of no prompt token. `top_logprobs` and `logprob_ids` (further ids whose logprobs are
+    wanted) are for each position, of prompt and output.
+    """
 
     rid: RequestId
     prompt_ids: array[int]
     sampling: SamplingParams
     namespace: tuple[tuple[str, str], ...] = ()  # typed cache-scope fields, rule T26
     session: str | None = None
-    replay_mode: str | None = None  # "bounded" | "exact" | "off"; None: the server's default
+    replay_mode: str | None = None  # one of `config.REPLAY_MODES`; None: the server's default
     replay_slope: int | None = None
-    top_logprobs: int | None = None  # None: no logprobs; 0: the sampled token's only
+    top_logprobs: int | None = None  # None: no logprobs of output; 0: the sampled token's only
     priority: int = 0
+    logprob_start: int | None = None
+    logprob_ids: array[int] = field(default_factory=ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,12 +188,27 @@ class SlotReset:
     sampling: SamplingParams
     top_logprobs: int | None = None
     history: array[int] = field(default_factory=ids)
+    logprob_ids: array[int] = field(default_factory=ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """A request starts its windows anew at a point of the canonical grid: rings are emptied as by
+    `SlotReset`, everything else of the slot stays. Fields as there; `hit` is the point, up to which
+    global KV is there and is not written again."""
+
+    slot: int
+    floor: int
+    hit: int
+    slope: int
+    depth: int
 
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
     """One forward. `span_data` holds `SPAN_FIELDS` ints per span; `token_ids` one id per row in
     span order, `FROM_DEVICE` where the id is the slot's last sampled token, still on the device.
+    `scored` is in span order.
     """
 
     step: int
@@ -191,6 +216,8 @@ class StepPlan:
     token_ids: array[int]
     resets: tuple[SlotReset, ...] = ()
     pages: tuple[PageUpdate, ...] = ()
+    scored: tuple[ScoredRows, ...] = ()
+    rewinds: tuple[Rewind, ...] = ()
 
     def spans(self) -> Iterator[RowSpan]:
         data = self.span_data
@@ -200,11 +227,14 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """Natural log of the raw model softmax (no penalties, no temperature)."""
+    """Natural logs, of the sampled token, the best ones and the ids that were asked for. Of the
+    raw model softmax, or of the distribution drawn from (`--logprobs-mode`).
+    """
 
     logprob: float
     top_ids: tuple[int, ...] = ()
     top_logprobs: tuple[float, ...] = ()
+    chosen: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +242,7 @@ class StepResult:
     """Answer of worker rank 0. One id per sampled span, in plan order. `bad` holds indexes of
     sampled spans whose logits were not finite (rule T13). `logprobs` is empty when no slot asked,
     else as long as `token_ids` with None where not asked. `layer_rows` is the sum over layers of
-    rows run; `run_ms` the wall time of the forward.
+    rows run; `run_ms` the wall time of the forward. `scores` answers `StepPlan.scored`, in order.
     """
 
     step: int
@@ -221,11 +251,13 @@ class StepResult:
     bad: tuple[int, ...] = ()
     layer_rows: int = 0
     run_ms: float = 0.0
+    scores: tuple[PromptScores, ...] = ()
 
 
 @dataclass(slots=True)
 class Usage:
-    """B37: cached and replayed are those of the first admission and never change.
+    """B37: cached and replayed are those of the first admission and never change. B34: how many
+    approximations lie behind the newest row; 0 is what a cold run computes.
 
     Like `RequestOutput` not frozen, though nobody changes one: a step of 256 requests makes 256 of
     each, and with frozen ones that is 0.35 ms of its 0.7 ms of planning and committing.
@@ -235,6 +267,7 @@ class Usage:
     completion_tokens: int
     cached_tokens: int
     replayed_tokens: int
+    approx_generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,10 +291,22 @@ class RequestOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptOutput:
+    """Scores of the prompt tokens of a request from index `first` on. Each token comes once."""
+
+    rid: RequestId
+    first: int
+    scores: PromptScores
+
+
+@dataclass(frozen=True, slots=True)
 class TokenOutput:
-    """The new ids of all requests of a step; also terminal events that no step caused."""
+    """The new ids of all requests of a step; also terminal events that no step caused. `prompts`
+    belong before `outputs`: the last of a prompt comes with the request's first token or earlier.
+    """
 
     outputs: tuple[RequestOutput, ...]
+    prompts: tuple[PromptOutput, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

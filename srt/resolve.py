@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from .cache.grid import default_grid
 from .cache.layout import KVLayout, align_up, plan_capacity
 from .cache.replay import ReplayRule
 from .config import (
@@ -92,12 +93,16 @@ def _cache(section: CacheSection, model: ModelConfig, host: HostFacts) -> CacheS
     if slope < 0:
         slope = min(model.replay_slope, max(0, model.window - 1))
     saving = section.adopt_min_saving
+    grid = section.canonical_grid
+    if grid < 0:
+        grid = default_grid(model.window if model.window_layers else 0, section.page_size)
     return replace(
         section,
         memory_bytes=budget,
         memory_fraction=budget / max(1, host.available_bytes),
         kv_dtype="float32" if section.kv_dtype == "auto" else section.kv_dtype,
         replay_slope=slope,
+        canonical_grid=grid,
         adopt_min_saving=section.page_size if saving < 0 else saving,
     )
 
@@ -178,6 +183,7 @@ def _ranges(config: ServerConfig, model: ModelConfig) -> Sequence[Range]:
         ("--mem-fraction-static", cache.memory_fraction, 0.001, 1),
         ("--max-total-tokens", cache.max_total_tokens, cache.page_size, UNLIMITED),
         ("--swa-replay-slope", cache.replay_slope, 0, max(0, model.window - 1)),
+        ("--swa-canonical-grid", cache.canonical_grid, 1, UNLIMITED),
         ("--adopt-min-saving", cache.adopt_min_saving, 0, UNLIMITED),
         ("--queue-timeout", api.queue_timeout_s, 0, UNLIMITED),
         ("--request-timeout", api.request_timeout_s, 0, UNLIMITED),

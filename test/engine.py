@@ -13,9 +13,17 @@ from treadle.srt.cache.manager import CacheFacts, CacheManager
 from treadle.srt.cache.replay import ReplayRule
 from treadle.srt.checkpoint import load_model_config
 from treadle.srt.config import CacheSection, ModelSection, SchedSection, ServerConfig
-from treadle.srt.messages import GenerateRequest, RequestId, SamplingParams, StepPlan, Usage
+from treadle.srt.messages import (
+    GenerateRequest,
+    RequestId,
+    SamplingParams,
+    StepPlan,
+    TokenOutput,
+    Usage,
+)
 from treadle.srt.resolve import resolve
 from treadle.srt.sched.scheduler import Scheduler
+from treadle.srt.scores import PromptScores
 from treadle.srt.worker.runner import Runner
 
 
@@ -23,8 +31,13 @@ from treadle.srt.worker.runner import Runner
 class Answer:
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    scores: list[PromptScores] = field(default_factory=list)
     usage: Usage | None = None
     reason: str = ""
+
+    @property
+    def prompt_logprobs(self) -> list[float]:
+        return [x for scores in self.scores for x in scores.logprobs]
 
 
 class Engine:
@@ -75,8 +88,7 @@ class Engine:
             RequestId(rid),
             array("i", prompt),
             params,
-            top_logprobs=0,
-            **fields,  # type: ignore[arg-type]
+            **{"top_logprobs": 0} | fields,  # type: ignore[arg-type]
         )
         self.answers[rid] = Answer()
         self.scheduler.add(message, self.now)
@@ -88,7 +100,7 @@ class Engine:
             self.plans.append(plan)
         if self.plans:
             result = self.runner.execute(self.plans.popleft())
-            self._take(self.scheduler.commit(result, self.now).outputs)
+            self.take(self.scheduler.commit(result, self.now))
         self._take(self.scheduler.take_events())
         return self.scheduler.has_work or bool(self.plans)
 
@@ -96,12 +108,25 @@ class Engine:
         while self.step():
             pass
 
+    def preempt_all(self) -> None:
+        """Answer what is planned, then take slot and pages of all running requests back."""
+        while self.plans:
+            result = self.runner.execute(self.plans.popleft())
+            self._take(self.scheduler.commit(result, self.now).outputs)
+        for request in list(self.scheduler._running):
+            self.scheduler._preempt(request)
+
     def answer(self, prompt: Sequence[int], max_new_tokens: int, **fields: object) -> Answer:
         """One request alone, to its end."""
         rid = f"r{len(self.answers)}"
         self.add(rid, prompt, max_new_tokens, **fields)
         self.run()
         return self.answers[rid]
+
+    def take(self, output: TokenOutput) -> None:
+        for prompt in output.prompts:
+            self.answers[prompt.rid].scores.append(prompt.scores)
+        self._take(output.outputs)
 
     def _take(self, outputs: Sequence[object]) -> None:
         for output in outputs:

@@ -7,10 +7,11 @@ deterministic function of (context hash, seed, output index): the text of a requ
 on chunks, hits, preemption or its neighbours, and `FakeModel.oracle` says what it has to be.
 
 Checked on every plan: page 0 and slot 0 are never used; rows of a slot are contiguous from its
-floor; every row sees the pages of its own prefix and, in the ring, its whole window above the
-floor; rows below `computed` write nothing; nobody writes a page of the tree; no unanswered step
-uses a slot that a plan resets, or writes a page that it gives to somebody else (T31: reading one is
-harmless, the worker runs steps in order); the row budget holds.
+floor; windows start anew only at the row that the request has come to; every row sees the pages of
+its own prefix and, in the ring, its whole window above the floor; rows below `computed` write
+nothing; nobody writes a page of the tree; no unanswered step uses a slot that a plan resets, or
+writes a page that it gives to somebody else (T31: reading one is harmless, the worker runs steps in
+order); the row budget holds.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from treadle.srt.messages import (
     FROM_DEVICE,
     PageUpdate,
+    Rewind,
     RowSpan,
     SamplingParams,
     SlotReset,
@@ -31,6 +33,7 @@ from treadle.srt.messages import (
     TokenLogprob,
     ids,
 )
+from treadle.srt.scores import PromptScores, ScoredRows
 
 MASK = (1 << 64) - 1
 ROOT = 0x9E3779B97F4A7C15  # context hash of the empty prefix
@@ -44,6 +47,11 @@ def extend(context: int, token: int) -> int:
     """Context hash after one more token."""
     x = ((context ^ (token + 0x632BE5AB)) * 0xBF58476D1CE4E5B9) & MASK
     return x ^ (x >> 29)
+
+
+def fake_logprob(context: int, token: int) -> float:
+    """Logprob of `token` after the tokens that `context` is the hash of."""
+    return -float(extend(context, token) >> 40)
 
 
 def require(ok: bool, message: str) -> None:
@@ -200,6 +208,8 @@ class FakeWorker:
         plan, _, _ = self.pending.popleft()
         for reset in plan.resets:
             self._reset(reset)
+        for rewind in plan.rewinds:
+            self._rewind(self.slots[rewind.slot], rewind)
         for update in plan.pages:
             table = self.slots[update.slot].table
             table[update.first : update.first + len(update.pages)] = update.pages
@@ -208,23 +218,27 @@ class FakeWorker:
         sampled = ids()
         logprobs: list[TokenLogprob | None] = []
         bad: list[int] = []
+        scores: list[PromptScores] = []
+        wanted = {scored.span: scored for scored in plan.scored}
         row = 0
         owned = self.in_tree() if self.in_tree is not None else ()
-        for span in plan.spans():
+        for index, span in enumerate(plan.spans()):
             count = span.end - span.start
             slot = self.slots[span.slot]
             self._run(slot, span, plan.token_ids[row : row + count], owned)
             row += count
+            if index in wanted:
+                scores.append(self._score(slot, span, wanted[index]))
             if span.sample:
                 if self.model.is_bad(slot.contexts[-1]):
                     bad.append(len(sampled))
                 sampled.append(self._sample(slot))
-                wanted = slot.reset.top_logprobs is not None
-                logprobs.append(TokenLogprob(-float(sampled[-1])) if wanted else None)
+                has_logprobs = slot.reset.top_logprobs is not None
+                logprobs.append(TokenLogprob(-float(sampled[-1])) if has_logprobs else None)
         require(row == len(plan.token_ids), "token ids and spans differ in rows")
         self.rows_run += row
         kept = tuple(logprobs) if any(x is not None for x in logprobs) else ()
-        return StepResult(plan.step, sampled, kept, tuple(bad), layer_rows=row)
+        return StepResult(plan.step, sampled, kept, tuple(bad), row, scores=tuple(scores))
 
     def _reset(self, reset: SlotReset) -> None:
         known = reset.prompt_len + reset.num_output
@@ -233,6 +247,15 @@ class FakeWorker:
         require(len(reset.history) == wanted, f"{len(reset.history)} ids of history, not {wanted}")
         ring: list[tuple[int, int] | None] = [None] * max(1, self.window)
         self.slots[reset.slot] = FakeSlot(reset, ring, reset.floor, reset.num_output)
+
+    def _rewind(self, slot: FakeSlot, rewind: Rewind) -> None:
+        reset = slot.reset
+        require(slot.next_row == rewind.hit, f"{rewind} while the next row is {slot.next_row}")
+        require(0 <= rewind.floor <= rewind.hit < reset.prompt_len, f"floor and hit of {rewind}")
+        slot.reset = replace(reset, floor=rewind.floor, hit=rewind.hit)
+        slot.ring = [None] * len(slot.ring)
+        slot.next_row = rewind.floor
+        del slot.contexts[rewind.floor :]
 
     def _run(
         self, slot: FakeSlot, span: RowSpan, tokens: array[int], owned: Container[int]
@@ -297,6 +320,17 @@ class FakeWorker:
         require(single, "a device token in a longer span")
         require(slot.last_token is not None, "no token on the device yet")
         return slot.last_token or 0
+
+    def _score(self, slot: FakeSlot, span: RowSpan, scored: ScoredRows) -> PromptScores:
+        """B26, B27: only rows of this step that are not replayed."""
+        last = scored.first + len(scored.targets)
+        require(len(scored.targets) > 0, f"nothing is scored of {span}")
+        require(span.computed <= scored.first, f"{span} scores replayed row {scored.first}")
+        require(last <= span.end, f"{span} scores row {last - 1}")
+        require(last < slot.reset.prompt_len, f"{span} scores a token that is not of the prompt")
+        rows = slot.contexts[scored.first : last]
+        pairs = zip(rows, scored.targets, strict=True)
+        return PromptScores(array("d", [fake_logprob(row, target) for row, target in pairs]))
 
     def _sample(self, slot: FakeSlot) -> int:
         known = slot.reset.prompt_len + slot.num_output

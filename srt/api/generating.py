@@ -20,14 +20,12 @@ from ..errors import Aborted, BadRequest
 from ..messages import GenerateRequest, RequestId
 from ..net.sse import wait_disconnect
 from ..tokenizer.jobs import PromptJob
-from .later import not_supported
 from .sampling import Sampling
 from .schema import CacheFields
 from .service import Service
 
 T = TypeVar("T")
 
-REPLAY_MODES_LATER = ("canonical",)
 MAX_REPLAY_SLOPE = 1 << 20
 MAX_NAME_CHARS = 512
 MAX_OUTPUTS = 4096  # of one HTTP request
@@ -52,10 +50,8 @@ class Scope:
 
 
 def read_scope(fields: CacheFields, request: Request, extra_key: str | None) -> Scope:
-    """Raises BadRequest, NotSupported."""
+    """Raises BadRequest."""
     mode, slope = fields.swa_replay, fields.swa_replay_slope
-    if mode in REPLAY_MODES_LATER:
-        raise not_supported("swa_replay", f"mode {mode!r}")
     if mode is not None and mode not in REPLAY_MODES:
         raise BadRequest(
             f"swa_replay must be one of {', '.join(REPLAY_MODES)}, got {mode!r}", param="swa_replay"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ..messages import SlotId
 from .node import Pin
+from .replay import ReplayShape
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +27,7 @@ class Lease:
     protected_len: int
     prompt_len: int
     approx: int
-    is_deterministic: bool
+    shape: ReplayShape
 
 
 @dataclass(frozen=True, slots=True)

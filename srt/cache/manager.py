@@ -17,10 +17,12 @@ T1-T7 are counted by `check`. Not thread-safe; no wall time, so equal calls give
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..errors import InvariantBroken
 from ..messages import ids
+from .grid import count_points, segment_ends
 from .invariants import check_conservation, check_leases
 from .lease import Admission, Lease, PrefixHit
 from .node import Match, Namespace, Run
@@ -95,15 +97,16 @@ class CacheManager:
         slot = self.slots.take()
         assert slot is not None
         is_resume = resumed_prompt_len is not None
+        prompt_len = len(tokens) if resumed_prompt_len is None else resumed_prompt_len
         got = self.tree.pin(ns, tokens, hit.length, is_resume=is_resume)
         lease = Lease(
             slot=slot,
             pages=got.pages,
             pin=got.pin,
             protected_len=hit.length,
-            prompt_len=len(tokens) if resumed_prompt_len is None else resumed_prompt_len,
-            approx=self._generation(got.approx, hit.length, shape),
-            is_deterministic=self.rule.is_deterministic(shape),
+            prompt_len=prompt_len,
+            approx=self._generation(got.approx, hit.length, shape, prompt_len),
+            shape=shape,
         )
         self.leases.add(lease)
         if not is_resume:
@@ -141,15 +144,35 @@ class CacheManager:
         `step_in_flight`: newest launched step that is not committed; the duplicates that the tree
         did not take are free after it (T14). `is_final`: the last call before `release`; exact
         requests publish only then, since they must not be rebound while running (T16)."""
-        size = self.facts.page_size
-        start, end = lease.protected_len // size, upto // size
-        is_waiting = lease.is_deterministic and not is_final
-        if end <= start or is_waiting or not self.facts.prefix_cache:
+        is_waiting = self.rule.is_deterministic(lease.shape) and not is_final
+        if is_waiting or not self.facts.prefix_cache:
             return []
-        if end > len(lease.pages):
+        if upto > len(lease.pages) * self.facts.page_size:
             raise InvariantBroken(f"publish up to {upto} with {len(lease.pages)} pages")
+        moved: list[tuple[int, array[int]]] = []
+        for end, approx in self._runs(lease, upto):
+            moved += self._publish_run(lease, tokens, end, approx, step_in_flight)
+        return moved
+
+    def _runs(self, lease: Lease, upto: int) -> Iterator[tuple[int, int]]:
+        """(end in pages, B34 generation) of what is to be published of rows below `upto`. Of
+        canonical requests: whole segments of the prompt, each by what lies behind it."""
+        size, shape = self.facts.page_size, lease.shape
+        if not shape.grid:
+            yield upto // size, lease.approx
+            return
+        for end in segment_ends(shape.grid, upto, lease.prompt_len):
+            yield end // size, self.rule.generation(shape, end - shape.grid)
+
+    def _publish_run(
+        self, lease: Lease, tokens: array[int], end: int, approx: int, step_in_flight: int | None
+    ) -> list[tuple[int, array[int]]]:
+        size = self.facts.page_size
+        start = lease.protected_len // size
+        if end <= start:
+            return []
         own = lease.pages[start:end]
-        run = Run(tokens, start, end, own, lease.prompt_len // size, lease.approx)
+        run = Run(tokens, start, end, own, lease.prompt_len // size, approx)
         done = self.tree.publish(lease.pin, run)
         duplicates = done.retired
         for first, pages in done.rebound:
@@ -245,8 +268,11 @@ class CacheManager:
         if not self.facts.prefix_cache or is_off:
             return PrefixHit(0, 0, ()), _NO_MATCH
         found = self.tree.probe(ns, tokens, len(tokens) - 1)
-        allowed = found.exact if self.rule.is_deterministic(shape) else found.pages
+        unit = shape.grid // size or 1  # canonical hits end at points only
+        allowed = found.exact if self.rule.needs_exact(shape) else found.pages
+        allowed -= allowed % unit
         capped = min(allowed, max(limit, 0) // size)
+        capped -= capped % unit
         length = self.rule.adopt(shape, capped * size)
         lost = (
             ("exactness", (found.pages - allowed) * size),
@@ -260,8 +286,12 @@ class CacheManager:
         )
         return hit, found
 
-    def _generation(self, adopted: int, hit: int, shape: ReplayShape) -> int:
-        """B34: 0 when the state will equal a cold run's, else one more than the adopted nodes'."""
+    def _generation(self, adopted: int, hit: int, shape: ReplayShape, prompt_len: int) -> int:
+        """B34: 0 when the state will equal a cold run's, else one more than the adopted nodes'. Of
+        canonical requests a function of the prompt's length, hit or not."""
+        if shape.grid:
+            points = count_points(shape.grid, prompt_len)
+            return self.rule.generation(shape, points * shape.grid)
         return 0 if not adopted and self.rule.is_exact(shape, hit) else 1 + adopted
 
     def _count(self, num_tokens: int, hit: PrefixHit) -> None:

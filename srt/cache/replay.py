@@ -24,17 +24,20 @@ from dataclasses import dataclass
 from ..config import REPLAY_MODES, CacheSection
 from ..errors import BadRequest, ConfigError
 from ..model_config import LayerKind, ModelConfig
+from .grid import check_grid
 
 MAX_SCHEDULES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayShape:
-    """`slope` rows more per window layer downwards, `depth` windows at the top (3.4b)."""
+    """`slope` rows more per window layer downwards, `depth` windows at the top (3.4b). `grid`: of
+    the canonical mode, in tokens; 0 in every other mode and for models without windows."""
 
     mode: str
     slope: int
     depth: int
+    grid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +118,34 @@ class ScheduleCache:
 class ReplayRule:
     """Adoption and provenance of hits for one model (B1-B3, B31). Immutable but for a cache."""
 
-    __slots__ = ("kinds", "window", "default", "min_saving", "num_windows", "_reach", "_schedules")
+    __slots__ = (
+        "kinds",
+        "window",
+        "default",
+        "min_saving",
+        "num_windows",
+        "_grid",
+        "_plain",
+        "_reach",
+        "_schedules",
+    )
 
     def __init__(
-        self, kinds: tuple[LayerKind, ...], window: int, default: ReplayShape, min_saving: int
+        self,
+        kinds: tuple[LayerKind, ...],
+        window: int,
+        default: ReplayShape,
+        min_saving: int,
+        grid: int = 0,
     ) -> None:
-        """`min_saving`: tokens a hit must save to be taken. Raises: ConfigError."""
+        """`min_saving`: tokens a hit must save to be taken. `grid`: of the canonical mode, checked
+        by `check_grid`; 0 without one. Raises: ConfigError."""
         self.kinds = kinds
         self.window = window
         self.num_windows = kinds.count(LayerKind.WINDOW)
         self.min_saving = min_saving
+        self._grid = grid if self.num_windows else 0
+        self._plain = ReplayShape("bounded", max(default.slope, 0), default.depth)
         self._reach = reach(kinds, window)
         self._schedules = ScheduleCache(kinds, window)
         self.default = self._settle(default)
@@ -134,9 +155,11 @@ class ReplayRule:
         """Raises: ConfigError for a value out of range or not settled by `resolve`."""
         if cache.adopt_min_saving < 0:
             raise ConfigError(f"adopt_min_saving {cache.adopt_min_saving} must be 0 or more")
+        if model.window_layers:
+            check_grid(cache.canonical_grid, model.window, cache.page_size)
         shape = ReplayShape(cache.replay_mode, cache.replay_slope, cache.replay_depth)
         kinds = tuple(layer.kind for layer in model.layers)
-        return cls(kinds, model.window, shape, cache.adopt_min_saving)
+        return cls(kinds, model.window, shape, cache.adopt_min_saving, cache.canonical_grid)
 
     def shape(self, mode: str | None, slope: int | None) -> ReplayShape:
         """The shape of a request that asks for `mode` and `slope`; None means the default's.
@@ -153,11 +176,16 @@ class ReplayRule:
             raise BadRequest(f"replay slope {slope} must be 0..{limit}", param="swa_replay_slope")
         if asked == "exact":
             return self._exact()
-        if slope is not None:
-            return ReplayShape(asked, slope, self.default.depth)
-        if self.default.mode == "exact":  # its slope is not a choice for bounded replay
-            return ReplayShape(asked, 0, 1)
-        return ReplayShape(asked, self.default.slope, self.default.depth)
+        if asked == "canonical" and self.num_windows and not self._grid:
+            raise BadRequest("replay mode 'canonical' has no grid here", param="swa_replay")
+        plain = self._plain
+        return self._shape(asked, plain.slope if slope is None else slope, plain.depth)
+
+    def namespace(self, shape: ReplayShape) -> tuple[tuple[str, str], ...]:
+        """Fields of the cache scope: canonical pages and others never mix (T27)."""
+        if not shape.grid:
+            return ()
+        return (("replay", f"{shape.mode}:{shape.grid}:{shape.slope}:{shape.depth}"),)
 
     def schedule(self, shape: ReplayShape) -> ReplaySchedule:
         return self._schedules.get(shape.slope, shape.depth)
@@ -181,6 +209,8 @@ class ReplayRule:
             return hit
         if shape.mode == "off":
             return 0
+        if shape.grid:  # a cold run replays there too: every hit saves all of its new rows
+            return hit if hit >= self.min_saving else 0
         unclipped = self.cost_rows(shape, self.longest_run(shape))
         if hit <= unclipped or hit - self.cost_rows(shape, hit) < self.min_saving:
             return 0
@@ -193,9 +223,17 @@ class ReplayRule:
         alive = self.schedule(shape).alive
         return all(rows >= min(hit, read) for rows, read in zip(alive, self._reach, strict=True))
 
-    def is_deterministic(self, shape: ReplayShape) -> bool:
-        """Exact requests adopt exact nodes only (B32) and are not rebound while running (T16)."""
+    def needs_exact(self, shape: ReplayShape) -> bool:
+        """Exact requests adopt exact nodes only (B32). Canonical ones have a namespace instead."""
         return shape.mode == "exact" and self.num_windows > 0
+
+    def is_deterministic(self, shape: ReplayShape) -> bool:
+        """Results must not depend on others' (3.11): not rebound while running (T16)."""
+        return shape.mode != "bounded" and self.num_windows > 0
+
+    def generation(self, shape: ReplayShape, point: int) -> int:
+        """B34 of rows that follow the canonical point `point`, by anyone: restarts behind them."""
+        return 0 if self.is_exact(shape, point) else point // shape.grid
 
     def check_chunk(self, chunk_tokens: int, page_size: int) -> None:
         """Raises: ConfigError when no step could ever hold a bounded replay (B14)."""
@@ -216,7 +254,10 @@ class ReplayRule:
             raise ConfigError(f"replay_slope {shape.slope} must be 0..{self.window - 1}")
         if shape.depth < 1:
             raise ConfigError(f"replay_depth {shape.depth} must be 1 or more")
-        return shape
+        return self._shape(shape.mode, shape.slope, shape.depth)
+
+    def _shape(self, mode: str, slope: int, depth: int) -> ReplayShape:
+        return ReplayShape(mode, slope, depth, self._grid if mode == "canonical" else 0)
 
     def _exact(self) -> ReplayShape:
         return ReplayShape("exact", max(self.window - 1, 0), 1)

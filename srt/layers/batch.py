@@ -50,7 +50,7 @@ class LayerRows:
 @dataclass(frozen=True, slots=True)
 class ForwardBatch:
     """One step on the device. `layers` has one entry per model layer. The rows that leave the last
-    layer are the sampled ones, in span order.
+    layer are the sampled and the scored ones, in span order.
     """
 
     token_ids: Tensor  # [T] int64, rows entering layer 0

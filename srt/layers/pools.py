@@ -5,7 +5,7 @@
                tags  [Lw, S, C]         absolute position held, -1 empty (rules S2, S5)
 
 Tags are per layer because a staircase replay fills the rings of different layers from different
-positions on. Only `reset` empties a ring (S6).
+positions on. Only `reset` empties a ring (S6; and canonical requests at each grid point).
 """
 
 from __future__ import annotations

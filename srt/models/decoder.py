@@ -23,7 +23,12 @@ from ..model_config import LayerKind, ModelConfig, Rope
 
 
 class Model(Protocol):
-    """A decoder. Shapes: returns logits [n, V] of the rows that leave the last layer."""
+    """A decoder. `forward` returns the normed hidden rows [n, C] that leave the last layer; `head`
+    makes logits [n, V] of some of them, since all at once may be more than fits.
+    """
+
+    @property
+    def head(self) -> Linear: ...
 
     def forward(self, batch: ForwardBatch, pools: KVPools) -> Tensor: ...
 
@@ -83,7 +88,7 @@ class Parameters:
     def embedding(self) -> Embedding:
         return Embedding(self.values["embed"], self.config.embed_scale, self.dtype)
 
-    def head(self) -> Linear:
+    def output_head(self) -> Linear:
         return Linear(self.values["embed" if self.config.tie_embeddings else "lm_head"])
 
 

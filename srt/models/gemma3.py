@@ -53,10 +53,10 @@ class Gemma3:
             )
             for i in range(len(p.config.layers))
         ]
-        return cls(p.embedding(), layers, p.vector("norm"), p.head(), p.config.rms_norm_eps)
+        return cls(p.embedding(), layers, p.vector("norm"), p.output_head(), p.config.rms_norm_eps)
 
     def forward(self, batch: ForwardBatch, pools: KVPools) -> Tensor:
-        """Logits [n, V] of the rows that leave the last layer. Writes pools."""
+        """Normed hidden rows [n, C] that leave the last layer. Writes pools."""
         residual, eps = self.embed(batch.token_ids), self.eps
         x = ops.rms_norm(residual, self.layers[0].attn_norm, eps)
         next_norms = [layer.attn_norm for layer in self.layers[1:]] + [self.norm]
@@ -66,4 +66,4 @@ class Gemma3:
             x = ops.norm_add_rms_norm(x, residual, layer.post_attn_norm, layer.mlp_norm, eps)
             x = layer.mlp(x)
             x = ops.norm_add_rms_norm(x, residual, layer.post_mlp_norm, next_norm, eps)
-        return self.head(x)
+        return x

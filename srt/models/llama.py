@@ -49,10 +49,10 @@ class Llama:
             )
             for i in range(len(p.config.layers))
         ]
-        return cls(p.embedding(), layers, p.vector("norm"), p.head(), p.config.rms_norm_eps)
+        return cls(p.embedding(), layers, p.vector("norm"), p.output_head(), p.config.rms_norm_eps)
 
     def forward(self, batch: ForwardBatch, pools: KVPools) -> Tensor:
-        """Logits [n, V] of the rows that leave the last layer. Writes pools."""
+        """Normed hidden rows [n, C] that leave the last layer. Writes pools."""
         residual = self.embed(batch.token_ids)
         x = ops.rms_norm(residual, self.layers[0].attn_norm, self.eps)
         next_norms = [layer.attn_norm for layer in self.layers[1:]] + [self.norm]
@@ -61,4 +61,4 @@ class Llama:
             residual = rows.drop(residual)
             x = ops.add_rms_norm(x, residual, layer.mlp_norm, self.eps)
             x = ops.add_rms_norm(layer.mlp(x), residual, next_norm, self.eps)
-        return self.head(x)
+        return x

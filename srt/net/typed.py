@@ -1,8 +1,8 @@
 """JSON values -> frozen dataclasses, by their annotations; the readers are built once per class.
 
 Owns what a value of ours may consist of: bool, int, float, str, StrEnum, nested dataclasses,
-tuples (fixed and `X, ...`), `dict[str, X]`, `X | None`, NewTypes of these, and `array('i')`, which
-JSON only holds as an index into the int32 frames that travel beside it.
+tuples (fixed and `X, ...`), `dict[str, X]`, `X | None`, NewTypes of these, and arrays: of int as
+int32, of float as float64. JSON only holds an index into the raw frames that travel beside it.
 Invariant: a reader either returns a value of the annotated type or raises `WireError`. JSON has no
 non-finite numbers, so a float that was NaN or infinite arrives as NaN.
 """
@@ -27,14 +27,20 @@ T = TypeVar("T")
 Frames = Sequence[bytes]
 Reader = Callable[[Any, Frames], Any]
 
-INT32_BYTES = 4
+TYPECODES = {int: "i", float: "d"}  # of arrays: int32 and float64
 
 
-class _Int32Array:
+class _ArrayHint:
     """Stands for `array` while annotations are read: the real one is subscriptable from 3.12 on."""
 
-    def __class_getitem__(cls, item: type) -> type[_Int32Array]:
-        return cls
+    def __init__(self, item: type) -> None:
+        self.typecode = TYPECODES[item]
+
+    def __class_getitem__(cls, item: type) -> _ArrayHint:
+        return cls(item)
+
+    def __call__(self) -> None:
+        """`typing` takes only what is callable for a type."""
 
 
 class WireError(InvariantBroken):
@@ -67,8 +73,8 @@ def reader_of(hint: Any) -> Reader:
     origin = typing.get_origin(hint)
     if origin is not None:
         return _generic_reader(hint, origin)
-    if hint is _Int32Array:
-        return _read_array
+    if isinstance(hint, _ArrayHint):
+        return _array_reader(hint.typecode)
     if hint is float:
         return _read_float
     if hint in (bool, int, str):
@@ -92,7 +98,7 @@ def _generic_reader(hint: Any, origin: Any) -> Reader:
 
 
 def _dataclass_reader(cls: type) -> Reader:
-    hints = typing.get_type_hints(cls, localns={"array": _Int32Array})
+    hints = typing.get_type_hints(cls, localns={"array": _ArrayHint})
     names = tuple(f.name for f in dataclasses.fields(cls))
     if len(names) < 2:
         return _small_reader(cls, names, tuple(reader_of(hints[n]) for n in names))
@@ -152,17 +158,22 @@ def _read_float(value: Any, frames: Frames) -> float:
     raise _wrong("float", value)
 
 
-def _read_array(value: Any, frames: Frames) -> array[int]:
-    """`value` is the number of the frame, from 0 for the first one after the JSON."""
-    if type(value) is not int or not 0 <= value < len(frames):
-        raise _wrong("frame number", value)
-    if len(frames[value]) % INT32_BYTES:
-        raise WireError(f"int32 frame of {len(frames[value])} bytes")
-    data = array("i")
-    data.frombytes(frames[value])
-    if sys.byteorder == "big":
-        data.byteswap()
-    return data
+def _array_reader(typecode: str) -> Reader:
+    size = array(typecode).itemsize
+
+    def read(value: Any, frames: Frames) -> array[Any]:
+        """`value` is the number of the frame, from 0 for the first one after the JSON."""
+        if type(value) is not int or not 0 <= value < len(frames):
+            raise _wrong("frame number", value)
+        if len(frames[value]) % size:
+            raise WireError(f"frame of {len(frames[value])} bytes for items of {size}")
+        data: array[Any] = array(typecode)
+        data.frombytes(frames[value])
+        if sys.byteorder == "big":
+            data.byteswap()
+        return data
+
+    return read
 
 
 def _enum_reader(cls: type[StrEnum]) -> Reader:

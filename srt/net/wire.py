@@ -1,5 +1,5 @@
-"""Messages <-> frames. Frame 0 is the JSON of `[tag, fields]`; each `array('i')`, also a nested
-one, is a further frame of raw little-endian int32, and its place in the JSON holds its number.
+"""Messages <-> frames. Frame 0 is the JSON of `[tag, fields]`; each array, also a nested one, is
+a further frame of raw little-endian int32 or float64, and its place in the JSON holds its number.
 
 Owns no sockets. The tags are those of `messages.TAGS`; nothing is looked up by a name that came in.
 Invariant: `decode(encode(m)) == m` (NaN aside), and any other bytes raise `WireError`.
@@ -15,7 +15,7 @@ from typing import Any, cast
 import orjson
 
 from ..messages import TAGS, Message
-from .typed import Frames, WireError, reader_of
+from .typed import TYPECODES, Frames, WireError, reader_of
 
 _TAG_OF = {cls: tag for tag, cls in TAGS.items()}
 _READERS = {tag: reader_of(cls) for tag, cls in TAGS.items()}
@@ -53,10 +53,10 @@ def _array_writer(frames: list[bytes]) -> Callable[[Any], int]:
     """orjson calls this for what it does not know; the array moves to a frame of its own."""
 
     def write(value: Any) -> int:
-        if not isinstance(value, array) or value.typecode != "i":
+        if not isinstance(value, array) or value.typecode not in TYPECODES.values():
             raise TypeError(f"{type(value).__name__} is no wire type")
         if sys.byteorder == "big":
-            value = array("i", value)
+            value = array(value.typecode, value)
             value.byteswap()
         frames.append(value.tobytes())
         return len(frames) - 2

@@ -26,7 +26,6 @@ from ..messages import (
     FlushDone,
     GenerateRequest,
     Message,
-    RequestOutput,
     Shutdown,
     Stats,
     StatsRequest,
@@ -85,7 +84,7 @@ class StepLoop:
             for message in (first, *self._ports.inbox.drain()):
                 self._handle(message, time.monotonic())
         self._plan()
-        self._send(self._engine.scheduler.take_events())
+        self._send(TokenOutput(self._engine.scheduler.take_events()))
 
     def _patience(self, now: float) -> float | None:
         """Seconds to wait in the inbox; None is for ever."""
@@ -109,7 +108,7 @@ class StepLoop:
         scheduler = self._engine.scheduler
         if isinstance(message, StepResult):
             output = scheduler.commit(message, now)
-            self._send(output.outputs)
+            self._send(output)
             self._status.stepped(message, output, now)
             if self._status.is_due:
                 self._status.write(*scheduler.stats(), now)
@@ -144,9 +143,9 @@ class StepLoop:
                 return
             send_all(self._ports.workers, plan)
 
-    def _send(self, outputs: tuple[RequestOutput, ...]) -> None:
-        if outputs:
-            self._ports.tokenizer.send(TokenOutput(outputs))
+    def _send(self, output: TokenOutput) -> None:
+        if output.outputs or output.prompts:
+            self._ports.tokenizer.send(output)
 
     def _stats(self, token: int) -> Stats:
         counters, gauges = self._engine.scheduler.stats()

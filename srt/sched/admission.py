@@ -20,7 +20,7 @@ from ..errors import InvariantBroken
 from ..messages import SlotReset, ids
 from .counters import Counters
 from .estimate import NewTokenEstimate
-from .plan import StepBuilder, span_end
+from .plan import StepBuilder, span_end, stop_of
 from .policy import QueueView
 from .request import Request, RequestState
 from .running import RunningSet
@@ -58,7 +58,7 @@ class Admitter:
             if builder.budget <= 0:
                 return
             hit = self._probe(request)
-            if hit.length < SHARED_TOKENS and _prefix(request) in leaders:
+            if hit.length < SHARED_TOKENS <= request.hit_limit and _prefix(request) in leaders:
                 continue
             end = self._first_end(request, hit, builder)
             if end is None:
@@ -74,8 +74,7 @@ class Admitter:
             leaders.update(_leading_prefixes([request]))
 
     def _probe(self, request: Request) -> PrefixHit:
-        """The last known token is always run, to have its logits (T10)."""
-        limit = request.len - 1
+        limit = request.hit_limit
         return self._cache.probe(request.namespace, request.tokens, limit, request.shape)
 
     def _first_end(self, request: Request, hit: PrefixHit, builder: StepBuilder) -> int | None:
@@ -87,7 +86,7 @@ class Admitter:
         """
         return span_end(
             hit.start,
-            request.len,
+            stop_of(request, hit.length),
             hit.length,
             builder.budget,
             self._cache.facts.page_size,
@@ -104,7 +103,7 @@ class Admitter:
         return self._cache.admit(
             request.namespace,
             request.tokens,
-            tokens - 1,
+            request.hit_limit,
             request.shape,
             reserve,
             resumed_prompt_len=request.prompt_len if request.was_admitted else None,
@@ -127,6 +126,7 @@ class Admitter:
         self._queue.admitted(request)
         request.move(RequestState.RUNNING)
         request.next, request.hit, request.computed = hit.start, hit.length, hit.length
+        request.approx = max(request.approx, admission.lease.approx)
         if not request.was_admitted:
             request.was_admitted = True
             request.cached, request.replayed = hit.length, hit.replayed
@@ -146,6 +146,7 @@ def _reset(request: Request) -> SlotReset:
         sampling=request.sampling,
         top_logprobs=request.top_logprobs,
         history=request.tokens[:] if request.sampling.has_penalties else ids(),
+        logprob_ids=request.logprob_ids,
     )
 
 

@@ -46,9 +46,9 @@ class Counters:
 
     def ran(self, span: PlannedSpan) -> None:
         """Rows of a span that a step has answered."""
-        request, start, end, _ = span
+        request, start, hit, end, _ = span
         again = max(0, min(end, request.ever_computed) - start)
-        replayed = max(0, min(end, request.hit) - start - again)
+        replayed = max(0, min(end, hit) - start - again)
         fresh = max(0, min(end, request.prompt_len) - start - again - replayed)
         self._counts["recomputed_rows"] += again
         self._counts["replay_rows"] += replayed

@@ -38,6 +38,12 @@ def check_request(message: GenerateRequest, context_len: int, facts: CacheFacts)
     prompt, output = len(message.prompt_ids), message.sampling.max_new_tokens
     if not prompt:
         raise BadRequest("the prompt has no tokens", param="prompt")
+    start = message.logprob_start
+    if start is not None and not 0 <= start <= prompt:
+        raise BadRequest(
+            f"logprob_start {start} must be 0 to {prompt}, the prompt's length",
+            param="logprob_start_len",
+        )
     if output < 0:
         raise BadRequest(f"max_new_tokens {output} must be 0 or more", param="max_new_tokens")
     if prompt + min(output, 1) > context_len:

@@ -14,25 +14,47 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..messages import FROM_DEVICE, PageUpdate, SlotReset, StepPlan, ids
+from ..cache.grid import next_point
+from ..messages import FROM_DEVICE, SPAN_FIELDS, PageUpdate, Rewind, SlotReset, StepPlan, ids
+from ..scores import ScoredRows
 from .request import Request
 
 
 class PlannedSpan(NamedTuple):
+    """Rows `[start, end)`; those below `hit` are replayed."""
+
     request: Request
     start: int
+    hit: int
     end: int
     sample: bool
 
 
+class PlannedScores(NamedTuple):
+    """Logprobs of prompt tokens from index `first` on."""
+
+    request: Request
+    first: int
+
+
 @dataclass(slots=True, eq=False)
 class StepRecord:
-    """What a planned step will answer, in span order: one-row spans, then longer ones."""
+    """What a planned step will answer, in span order: one-row spans, then longer ones, and the
+    prompt tokens that are scored.
+    """
 
     step: int
     planned_at: float  # seconds of the caller's clock
     singles: Sequence[Request] = ()  # each advanced by one sampled row
     spans: list[PlannedSpan] = field(default_factory=list)
+    scores: list[PlannedScores] = field(default_factory=list)
+
+
+def stop_of(request: Request, row: int) -> int:
+    """Where a span that has come to `row` ends at the latest: at the next grid point of a canonical
+    prompt, else with the last known token."""
+    point = next_point(request.shape.grid, row, request.prompt_len)
+    return request.known if point is None else point
 
 
 def span_end(
@@ -40,7 +62,7 @@ def span_end(
 ) -> int | None:
     """End of a span from row `start` when at most `budget` rows may run; None to wait.
 
-    All rows that are left, or up to a multiple of the page size in absolute position (rule T37).
+    All rows up to `known`, or up to a multiple of the page size in absolute position (rule T37).
     A replay that may not be cut is run together with at least a page of new rows (rule B15).
     """
     end = known
@@ -54,7 +76,16 @@ def span_end(
 class StepBuilder:
     """Collects one `StepPlan`. Adding rows of a request advances its cursors."""
 
-    __slots__ = ("record", "_chunk_tokens", "_data", "_tokens", "_resets", "_pages")
+    __slots__ = (
+        "record",
+        "_chunk_tokens",
+        "_data",
+        "_tokens",
+        "_resets",
+        "_rewinds",
+        "_pages",
+        "_scored",
+    )
 
     def __init__(self, record: StepRecord, chunk_tokens: int) -> None:
         self.record = record
@@ -62,7 +93,9 @@ class StepBuilder:
         self._data = ids()
         self._tokens = ids()
         self._resets: list[SlotReset] = []
+        self._rewinds: list[Rewind] = []
         self._pages: list[PageUpdate] = []
+        self._scored: list[ScoredRows] = []
 
     @property
     def num_rows(self) -> int:
@@ -95,20 +128,47 @@ class StepBuilder:
         """Rows `[next, end)`; the last is sampled when it is that of the last known token."""
         start = request.next
         sample = end == request.known
+        self._score(request, end)
         self._data.extend((request.slot, start, max(start, request.hit), end, int(sample)))
         self._tokens.extend(request.tokens[start:end])
-        self.record.spans.append(PlannedSpan(request, start, end, sample))
+        self.record.spans.append(PlannedSpan(request, start, request.hit, end, sample))
         request.next = end
         request.last_step = self.record.step
         if sample and end + 1 < request.max_known:
             request.known = end + 1
+
+    def _score(self, request: Request, end: int) -> None:
+        """What the span to be added, rows `[next, end)`, says of the prompt. Row p scores token
+        p + 1, which may be the first of the next chunk."""
+        first = request.to_score
+        last = min(end + 1, request.prompt_len)
+        if first >= last:
+            return
+        span = len(self._data) // SPAN_FIELDS
+        self._scored.append(ScoredRows(span, first - 1, request.tokens[first:last]))
+        self.record.scores.append(PlannedScores(request, first))
+        request.to_score = last
 
     def enter(self, reset: SlotReset, pages: array[int]) -> None:
         """A request takes its slot: empty rings, sampler state, page-table row."""
         self._resets.append(reset)
         self._pages.append(PageUpdate(reset.slot, 0, pages))
 
+    def rewind(self, request: Request, floor: int, point: int) -> None:
+        """The request has come to a grid point: its rows from `floor` on are run again."""
+        request.next, request.hit = floor, point
+        shape = request.shape
+        self._rewinds.append(Rewind(request.slot, floor, point, shape.slope, shape.depth))
+
     def build(self, updates: list[PageUpdate]) -> StepPlan:
         """`updates`: page-table changes of requests that were running before this step."""
         pages = (*self._pages, *updates)
-        return StepPlan(self.record.step, self._data, self._tokens, tuple(self._resets), pages)
+        return StepPlan(
+            self.record.step,
+            self._data,
+            self._tokens,
+            tuple(self._resets),
+            pages,
+            tuple(self._scored),
+            tuple(self._rewinds),
+        )

@@ -6,9 +6,9 @@
                                 computed          next
 
 `computed <= next <= known`, except during a replay that is cut, where `next` is still below the hit
-and `computed` is the hit. `known` counts tokens to run: those that exist, and those that will when
-the planned rows are answered, save the last one allowed, after which nothing is sampled. Only the
-scheduler changes a request.
+and `computed` is the hit; a canonical request comes to such a place at each grid point too. `known`
+counts tokens to run: those that exist, and those that will when the planned rows are answered, save
+the last one allowed, after which nothing is sampled. Only the scheduler changes a request.
 """
 
 from __future__ import annotations
@@ -49,13 +49,15 @@ class Request:
     shape: ReplayShape
     top_logprobs: int | None
     priority: int  # higher is more important
+    logprob_ids: array[int]
+    to_score: int  # next prompt token whose logprob is to be returned; the prompt's length: none
     arrival: int  # number in order of arrival
     arrived: float  # seconds of the caller's clock
     state: RequestState = RequestState.WAITING
     next: int = 0  # first row not yet planned
     computed: int = 0  # tokens whose global KV is in pages, by answered steps
     known: int = 0  # tokens whose rows have been run or are to be
-    hit: int = 0  # adopted length of this admission: rows below write no global KV
+    hit: int = 0  # adopted length, or the last grid point: rows below write no global KV
     capacity: int = 0  # tokens that the pages held have room for
     slot: int = 0
     lease: Lease | None = None  # held exactly while RUNNING (rule T20)
@@ -64,6 +66,7 @@ class Request:
     was_admitted: bool = False
     cached: int = 0  # hit and replayed rows of the first admission (rule B37)
     replayed: int = 0
+    approx: int = 0  # B34, the largest so far
     queue_s: float = 0.0
     ever_computed: int = 0  # rows below it had been computed before a preemption
     spared_until: int = 0  # not a victim while `len` is below (rule T46)
@@ -77,6 +80,15 @@ class Request:
     def num_output(self) -> int:
         return len(self.tokens) - self.prompt_len
 
+    @property
+    def hit_limit(self) -> int:
+        """Tokens that a hit may cover at most: the last known token is always run, to have its
+        logits (T10), and so is the token before one whose logprob is still wanted (B26). The grid
+        of a canonical request is that of its prompt, also when it resumes with output (B35)."""
+        if self.to_score < self.prompt_len:
+            return self.to_score - 1
+        return (self.prompt_len if self.shape.grid else len(self.tokens)) - 1
+
     def move(self, state: RequestState) -> None:
         """Raises: InvariantBroken for a move that is not in `MOVES`."""
         if (self.state, state) not in MOVES:
@@ -84,4 +96,4 @@ class Request:
         self.state = state
 
     def usage(self) -> Usage:
-        return Usage(self.prompt_len, self.num_output, self.cached, self.replayed)
+        return Usage(self.prompt_len, self.num_output, self.cached, self.replayed, self.approx)

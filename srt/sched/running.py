@@ -70,6 +70,8 @@ class RunningSet:
         moved = self._cache.publish(
             lease, request.tokens, request.computed, in_flight, is_final=is_final
         )
+        if not is_final:
+            request.approx = max(request.approx, lease.approx)
         for first, pages in moved:
             self._updates.append((request, lease, PageUpdate(request.slot, first, pages)))
 

@@ -20,6 +20,7 @@ from collections import deque
 from dataclasses import replace
 from random import Random
 
+from ..cache.grid import is_grid_point
 from ..cache.manager import CacheManager
 from ..config import CacheSection, SchedSection
 from ..errors import BadRequest, InvariantBroken, Overloaded, TreadleError
@@ -40,10 +41,11 @@ from .counters import Counters
 from .estimate import NewTokenEstimate
 from .finish import after_token, by_intent, not_finite, out_of_pages
 from .limits import check_request, check_settings, max_known
-from .plan import PlannedSpan, StepBuilder, StepRecord, span_end
+from .plan import PlannedSpan, StepBuilder, StepRecord, span_end, stop_of
 from .preempt import choose_victim, spare
 from .request import Request, RequestState
 from .running import Rows, RunningSet
+from .scoring import answered_scores, first_to_score, scoring_shape
 from .waiting import WaitingQueue
 
 SEED_BITS = 32
@@ -197,6 +199,7 @@ class Scheduler:
         record = self._records.popleft()
         self._committed_at = now
         self._cache.committed(record.step)
+        prompts = answered_scores(record, result)
         outputs: list[RequestOutput] = []
         answer, add, running = self._answer, outputs.append, RequestState.RUNNING
         for index, request in enumerate(record.singles):
@@ -211,7 +214,7 @@ class Scheduler:
         self._counters.sampled(sum(len(output.token_ids) for output in outputs))
         if self._checks_invariants:
             self._cache.check()
-        return TokenOutput(tuple(outputs))
+        return TokenOutput(tuple(outputs), prompts)
 
     def _accept(self, message: GenerateRequest, now: float) -> Request:
         check_request(message, self._context_len, self._cache.facts)
@@ -224,6 +227,7 @@ class Scheduler:
         sampling = message.sampling
         if sampling.seed is None:  # drawn once, so that a resumed request goes on as it began
             sampling = replace(sampling, seed=self._rng.getrandbits(SEED_BITS))
+        shape = scoring_shape(message, self._cache.rule)
         return Request(
             rid=message.rid,
             tokens=message.prompt_ids[:],
@@ -231,10 +235,12 @@ class Scheduler:
             max_known=max_known(message, self._context_len),
             sampling=sampling,
             stop_ids=frozenset(sampling.stop_token_ids),
-            namespace=message.namespace,
-            shape=self._cache.rule.shape(message.replay_mode, message.replay_slope),
+            namespace=message.namespace + self._cache.rule.namespace(shape),
+            shape=shape,
             top_logprobs=message.top_logprobs,
             priority=message.priority,
+            logprob_ids=message.logprob_ids,
+            to_score=first_to_score(message),
             arrival=self._arrivals,
             arrived=now,
             known=len(message.prompt_ids),
@@ -265,17 +271,30 @@ class Scheduler:
         """Rows of running requests. One that gets none keeps its cursor (rule T38)."""
         builder.add_singles(rows.singles)
         for request in rows.parked:
-            end = span_end(
-                request.next,
-                request.known,
-                request.hit,
-                builder.budget,
-                self._page_size,
-                may_cut_replay=True,
-            )
-            if end is None:
+            if not self._add_span(builder, request):
                 return
-            builder.add_span(request, end)
+
+    def _add_span(self, builder: StepBuilder, request: Request) -> bool:
+        """Rows of a prompt; False when they have to wait for another step. At a point of its grid
+        a canonical request starts its windows anew, by a replay like that of a hit."""
+        start, hit = request.next, request.hit
+        is_point = start > hit and is_grid_point(request.shape.grid, start, request.prompt_len)
+        if is_point:
+            start, hit = self._cache.rule.start(request.shape, start), start
+        end = span_end(
+            start,
+            stop_of(request, max(start, hit)),
+            hit,
+            builder.budget,
+            self._page_size,
+            may_cut_replay=True,
+        )
+        if end is None:
+            return False
+        if is_point:
+            builder.rewind(request, start, hit)
+        builder.add_span(request, end)
+        return True
 
     def _answer(
         self, request: Request, computed: int, result: StepResult, index: int
@@ -298,7 +317,11 @@ class Scheduler:
             if end is not None:
                 return self._finish(request, end, (token,), logprobs)
         usage = Usage(
-            request.prompt_len, len(tokens) - request.prompt_len, request.cached, request.replayed
+            request.prompt_len,
+            len(tokens) - request.prompt_len,
+            request.cached,
+            request.replayed,
+            request.approx,
         )
         return RequestOutput(request.rid, (token,), usage, None, logprobs, request.queue_s)
 

@@ -1,10 +1,10 @@
 """Plan -> ForwardBatch: the one place where positions meet pages and slots, and where the row
 schedule of a step is made.
 
-A step without replay has one `LayerRows` for all layers but the last, which only sampled rows
-leave. With replay, a layer's rows start at the slot's `entry` and leave from its `exit` (B39, B40);
-layers with equal bounds share one object. Floors are per run: the first position that the layer
-has taken K/V from since the slot was reset (B7, B18).
+A step without replay has one `LayerRows` for all layers but the last, which only rows leave whose
+logits are wanted. With replay, a layer's rows start at the slot's `entry` and leave from its `exit`
+(B39, B40); layers with equal bounds share one object. Floors are per run: the first position that
+the layer has taken K/V from since the slot was reset (B7, B18).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Spans:
 def build_batch(plan: StepPlan, slots: SlotTable, page_size: int) -> ForwardBatch:
     """The device tensors of one step. Reads `slots`, changes nothing."""
     spans = Spans.from_plan(plan)
-    layers = _layer_rows(spans, slots, page_size)
+    layers = _layer_rows(spans, _first_wanted(plan, spans), slots, page_size)
     assert len(plan.token_ids) == len(layers[0].positions), "a span starts below its schedule"
     return ForwardBatch(
         token_ids=_token_ids(plan, spans, slots),
@@ -57,9 +57,19 @@ def _token_ids(plan: StepPlan, spans: Spans, slots: SlotTable) -> Tensor:
     return torch.from_numpy(token_ids)
 
 
-def _layer_rows(spans: Spans, slots: SlotTable, page_size: int) -> tuple[LayerRows, ...]:
+def _first_wanted(plan: StepPlan, spans: Spans) -> Int64:
+    """Per span: the first row whose logits are wanted, as all after it are; `end` for none."""
+    first = np.where(spans.sample == 1, spans.end - 1, spans.end)
+    for scored in plan.scored:
+        assert scored.first >= spans.computed[scored.span], "a replayed row is never scored (B27)"
+        first[scored.span] = scored.first
+    return first
+
+
+def _layer_rows(
+    spans: Spans, first_wanted: Int64, slots: SlotTable, page_size: int
+) -> tuple[LayerRows, ...]:
     num_layers = slots.entry.shape[1]
-    last_exit = np.where(spans.sample == 1, spans.end - 1, spans.end)
     has_replay = bool((spans.start < spans.computed).any())
     made: dict[bytes, LayerRows] = {}
     rows = []
@@ -72,7 +82,7 @@ def _layer_rows(spans: Spans, slots: SlotTable, page_size: int) -> tuple[LayerRo
             entry = leave = spans.start
             floor = slots.floor[spans.slot]
         if layer == num_layers - 1:
-            leave = last_exit
+            leave = first_wanted
         key = entry.tobytes() + leave.tobytes() + floor.tobytes()
         if key not in made:
             made[key] = _rows_between(spans, Bounds(entry, leave, floor), slots, page_size)

@@ -16,18 +16,20 @@ import torch
 from torch import Tensor
 
 from ..cache.layout import KVLayout, plan_capacity
-from ..cache.replay import ScheduleCache
+from ..cache.replay import ReplaySchedule, ScheduleCache
 from ..config import ServerConfig
 from ..layers.linear import Matrix, WeightPolicy
 from ..layers.pools import KVPools, PagePool, WindowPool
 from ..layers.rope import rope_tables
 from ..loader.weights import iter_weights
-from ..messages import Ready, SlotReset, StepPlan, StepResult
+from ..messages import SPAN_FIELDS, Ready, Rewind, SlotReset, StepPlan, StepResult
 from ..model_config import ModelConfig
 from ..models.decoder import Model, Parameters, matrix_bytes
 from ..models.registry import build_model
+from ..scores import PromptScores
 from .mapping import build_batch
 from .sampler import sample
+from .scoring import HiddenRows, score
 from .state import SlotTable
 
 DTYPES = {
@@ -95,9 +97,12 @@ class Runner:
         """One forward. Writes pools and slot state."""
         began = time.perf_counter()
         with torch.inference_mode():
-            logits, layer_rows = self.forward(plan)
+            hidden, layer_rows = self._hidden(plan)
+            rows = HiddenRows.of(plan) if plan.scored else None
+            scores = () if rows is None else self._scores(plan, hidden, rows)
             owners = [span.slot for span in plan.spans() if span.sample]
             states = [self.slots.sampler[slot] for slot in owners]
+            logits = self._sampled_logits(hidden, rows)
             sampled = sample(logits, [x for x in states if x is not None])
         self.slots.last_token[owners] = sampled.token_ids
         wants = any(x is not None for x in sampled.logprobs)
@@ -108,23 +113,53 @@ class Runner:
             bad=tuple(sampled.bad),
             layer_rows=layer_rows,
             run_ms=(time.perf_counter() - began) * 1e3,
+            scores=scores,
         )
 
     def forward(self, plan: StepPlan) -> tuple[Tensor, int]:
         """Logits [n, V] of the plan's sampled spans, and the rows run, summed over layers."""
+        hidden, layer_rows = self._hidden(plan)
+        rows = HiddenRows.of(plan) if plan.scored else None
+        return self._sampled_logits(hidden, rows), layer_rows
+
+    def _hidden(self, plan: StepPlan) -> tuple[Tensor, int]:
+        """Rows [n, C] that leave the last layer, and the rows run, summed over layers."""
         for reset in plan.resets:
             self._reset(reset)
+        for rewind in plan.rewinds:
+            self._rewind(rewind)
         for update in plan.pages:
             self.slots.update_pages(update)
         batch = build_batch(plan, self.slots, self.page_size)
         return self.model.forward(batch, self.pools), batch.layer_rows
 
+    def _sampled_logits(self, hidden: Tensor, rows: HiddenRows | None) -> Tensor:
+        return self.model.head(hidden if rows is None else hidden[torch.from_numpy(rows.sampled)])
+
+    def _scores(self, plan: StepPlan, hidden: Tensor, rows: HiddenRows) -> tuple[PromptScores, ...]:
+        slots = plan.span_data[::SPAN_FIELDS]
+        scores = []
+        for scored, row in zip(plan.scored, rows.scored, strict=True):
+            state = self.slots.sampler[slots[scored.span]]
+            assert state is not None
+            part = hidden[row : row + len(scored.targets)]
+            vocab_size = self.config.vocab_size
+            scores.append(score(self.model.head, part, scored.targets, state.wanted, vocab_size))
+        return tuple(scores)
+
     def _reset(self, reset: SlotReset) -> None:
         self.pools.windows.reset(reset.slot)
-        schedule = None
-        if reset.floor < reset.hit:
-            schedule = self._schedules.get(reset.slope, reset.depth)
-        self.slots.reset(reset, schedule)
+        self.slots.reset(reset, self._schedule(reset))
+
+    def _rewind(self, rewind: Rewind) -> None:
+        self.pools.windows.reset(rewind.slot)
+        self.slots.restart(rewind, self._schedule(rewind))
+
+    def _schedule(self, start: SlotReset | Rewind) -> ReplaySchedule | None:
+        """None when nothing is replayed."""
+        if start.floor == start.hit:
+            return None
+        return self._schedules.get(start.slope, start.depth)
 
 
 def allocate(config: ServerConfig, model_config: ModelConfig) -> tuple[SlotTable, KVPools]:

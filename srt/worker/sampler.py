@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..messages import SamplingParams, TokenLogprob
+from .scoring import read_rows
 from .state import SamplerSlot
 
 GREEDY_BELOW = 1e-6  # temperature
@@ -39,7 +40,7 @@ def sample(logits: Tensor, slots: Sequence[SamplerSlot]) -> Sampled:
     for i, slot in enumerate(slots):
         if finite[i] and not _is_plain_greedy(slot):
             token_ids[i] = _sample_row(logits[i], slot)
-        logprobs.append(_logprob(logits[i], token_ids[i], slot.top_logprobs))
+        logprobs.append(_logprob(logits[i], token_ids[i], slot))
         slot.took(token_ids[i])
     return Sampled(token_ids, logprobs, [i for i, ok in enumerate(finite) if not ok])
 
@@ -126,13 +127,13 @@ def _pick(probs: Tensor, u: float) -> int:
     return min(index, len(probs) - 1)
 
 
-def _logprob(logits: Tensor, token_id: int, top: int | None) -> TokenLogprob | None:
-    if top is None:
+def _logprob(logits: Tensor, token_id: int, slot: SamplerSlot) -> TokenLogprob | None:
+    if slot.top_logprobs is None:
         return None
-    logprobs = torch.log_softmax(logits.double(), dim=0)
-    if top == 0:
-        return TokenLogprob(float(logprobs[token_id]))
-    values, token_ids = torch.topk(logprobs, min(top, len(logprobs)))
+    read = read_rows(logits[None], torch.tensor([token_id]), slot.wanted)
     return TokenLogprob(
-        float(logprobs[token_id]), tuple(token_ids.tolist()), tuple(values.tolist())
+        float(read.logprobs),
+        tuple(read.top_ids[0].tolist()),
+        tuple(read.top_logprobs[0].tolist()),
+        tuple(read.chosen[0].tolist()),
     )

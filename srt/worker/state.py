@@ -1,13 +1,14 @@
 """Per-slot state of one worker: page-table rows, last token, replay rows, sampler state.
 
 The scheduler decides, this remembers: a plan carries only differences. Slot 0 and page 0 are sinks.
-Everything of a slot is replaced by `reset` and by nothing else (rule S6).
+Everything of a slot is replaced by `reset` and by nothing else (rule S6), save that a canonical
+request starts its windows anew at each point of its grid.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,8 @@ import torch
 from torch import Tensor
 
 from ..cache.replay import ReplaySchedule
-from ..messages import PageUpdate, SamplingParams, SlotReset
+from ..messages import PageUpdate, Rewind, SamplingParams, SlotReset
+from .scoring import Wanted
 
 Int64 = npt.NDArray[np.int64]
 
@@ -25,10 +27,11 @@ class SamplerSlot:
     """What the sampler knows of one request. `output` counts only when penalties need it."""
 
     params: SamplingParams
-    top_logprobs: int | None
+    top_logprobs: int | None  # None: no logprobs of output
     num_output: int
     prompt: frozenset[int]
     output: Counter[int]
+    logprob_ids: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
 
     @classmethod
     def from_reset(cls, reset: SlotReset) -> SamplerSlot:
@@ -39,7 +42,12 @@ class SamplerSlot:
             num_output=reset.num_output,
             prompt=frozenset(history[: reset.prompt_len]),
             output=Counter(history[reset.prompt_len :]),
+            logprob_ids=torch.tensor(reset.logprob_ids, dtype=torch.int64),
         )
+
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted(self.top_logprobs or 0, self.logprob_ids)
 
     def took(self, token: int) -> None:
         self.num_output += 1
@@ -76,9 +84,13 @@ class SlotTable:
 
     def reset(self, reset: SlotReset, schedule: ReplaySchedule | None) -> None:
         """Give the slot to a request. `schedule` is None when nothing is replayed."""
+        self.sampler[reset.slot] = SamplerSlot.from_reset(reset)
+        self.restart(reset, schedule)
+
+    def restart(self, reset: SlotReset | Rewind, schedule: ReplaySchedule | None) -> None:
+        """The slot's windows begin at `reset.floor`; nothing else changes."""
         slot = reset.slot
         self.floor[slot] = reset.floor
-        self.sampler[slot] = SamplerSlot.from_reset(reset)
         layers = range(self.entry.shape[1])
         if schedule is None:
             self.entry[slot] = 0

@@ -76,11 +76,7 @@ def test_preempted_at_any_step_equals_uninterrupted(folder: Path, at: int):
     engine.add("a", PROMPT, 10)
     for _ in range(at):
         engine.step()
-    while engine.plans:  # preemption needs an answered state
-        result = engine.runner.execute(engine.plans.popleft())
-        engine._take(engine.scheduler.commit(result, engine.now).outputs)
-    for request in list(engine.scheduler._running):
-        engine.scheduler._preempt(request)
+    engine.preempt_all()
     engine.run()
     assert same(engine.answers["a"], cold(folder, PROMPT, 10))
 

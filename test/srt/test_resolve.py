@@ -133,6 +133,13 @@ def test_automatic_chunk_grows_with_the_replay_and_not_for_exact_mode():
     assert resolve(exact, GEMMA, HOST).sched.chunk_tokens == 1024
 
 
+def test_grid_is_the_least_legal_one_and_ignored_without_windows():
+    assert resolve(config(), GEMMA, HOST).cache.canonical_grid == 4096
+    assert resolve(config(), LLAMA, HOST).cache.canonical_grid == 16
+    asked = config(cache={"canonical_grid": 8192, "replay_mode": "canonical"})
+    assert resolve(asked, GEMMA, HOST).cache.canonical_grid == 8192
+
+
 def test_chunk_that_cannot_hold_a_replay_is_refused_unless_there_are_no_hits():
     small: dict[str, object] = {"chunk_tokens": 960}
     with pytest.raises(ConfigError, match="--chunked-prefill-size 960: .* less than 976"):
@@ -168,6 +175,8 @@ def test_windows_take_at_most_half_of_a_small_budget():
         ("cache", {"page_size": 15}, "--page-size 15: must be even"),
         ("cache", {"page_size": 0}, "--page-size 0: must be from 2"),
         ("cache", {"page_size": -16}, "--page-size -16: must be from 2"),
+        ("cache", {"canonical_grid": 2048}, "--swa-canonical-grid 2048: must be at least 4096"),
+        ("cache", {"canonical_grid": 4100}, "--swa-canonical-grid 4100: must be a multiple of"),
         ("cache", {"replay_depth": 0}, "--swa-replay-depth 0: must be from 1"),
         ("cache", {"replay_slope": 512}, "--swa-replay-slope 512: must be from 0 to 511"),
         ("cache", {"memory_fraction": 1.5}, "--mem-fraction-static 1.5: must be from 0.001 to 1"),

@@ -121,9 +121,16 @@ CACHE = (
     Flag(
         "--swa-replay-mode",
         "cache.replay_mode",
-        "exact: recompute all that window layers need; "
-        "off: no prefix hits on models with window layers",
+        "exact: recompute all that window layers need; canonical: a hit gives what a cold run of "
+        "this mode gives; off: no prefix hits on models with window layers",
         choices=REPLAY_MODES,
+    ),
+    Flag(
+        "--swa-canonical-grid",
+        "cache.canonical_grid",
+        "tokens between the points where canonical prompts replay and hits end; a multiple of the "
+        "page size; default and least: 8 windows",
+        SIZE,
     ),
     Flag(
         "--swa-replay-slope",

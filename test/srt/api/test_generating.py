@@ -36,7 +36,7 @@ async def test_salt_and_extra_key_are_typed_so_they_cannot_collide(bench: Bench)
     assert spaces == [(("salt", "x"),), (("extra", "x"),), (), ()]
 
 
-@pytest.mark.parametrize("mode", ["bounded", "exact", "off"])
+@pytest.mark.parametrize("mode", ["bounded", "exact", "canonical", "off"])
 async def test_replay_fields_are_on_every_route(bench: Bench, mode: str):
     fields = {"swa_replay": mode, "swa_replay_slope": 32}
     await bench.post(PATH, {"text": "a", **fields})

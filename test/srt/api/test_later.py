@@ -23,7 +23,6 @@ CHAT_ROWS: list[tuple[str, dict[str, Any]]] = [
     ("session_params", {"session_params": {"id": "s"}}),
     ("lora_path", {"lora_path": "x"}),
     ("return_hidden_states", {"return_hidden_states": True}),
-    ("swa_replay", {"swa_replay": "canonical"}),
     ("prompt_logprobs", {"prompt_logprobs": 0}),
     ("bad_words", {"bad_words": ["x"]}),
 ]  # fmt: skip

@@ -33,11 +33,12 @@ def make_manager() -> MakeManager:
         windows: int = 0,
         window: int = 4,
         shape: ReplayShape = BOUNDED,
+        grid: int = 0,
         policy: str = "lru",
         prefix_cache: bool = True,
     ) -> CacheManager:
         kinds = (LayerKind.WINDOW,) * windows + (LayerKind.GLOBAL,)
-        rule = ReplayRule(kinds, window if windows else 0, shape, page_size)
+        rule = ReplayRule(kinds, window if windows else 0, shape, page_size, grid)
         return CacheManager(CacheFacts(num_pages, num_slots, page_size, prefix_cache, policy), rule)
 
     return make

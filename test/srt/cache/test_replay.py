@@ -130,7 +130,56 @@ def test_request_shape_falls_back_to_the_default(gemma):
     assert exact.shape(None, 3) == ReplayShape("exact", 511, 1)
 
 
-@pytest.mark.parametrize(("mode", "slope"), [("deep", None), (None, 512), (None, -1)])
+def test_canonical_shape_has_the_grid_and_a_namespace_of_its_own(gemma_kinds):
+    """T27: pages of another grid, slope or depth are other pages."""
+    rule = ReplayRule(gemma_kinds, 512, STAIRS, 16, 4096)
+    shape = rule.shape("canonical", None)
+    assert shape == ReplayShape("canonical", 32, 1, 4096)
+    assert rule.namespace(shape) == (("replay", "canonical:4096:32:1"),)
+    assert rule.namespace(rule.shape("canonical", 3)) == (("replay", "canonical:4096:3:1"),)
+    for mode in ("bounded", "exact", "off"):
+        assert rule.namespace(rule.shape(mode, None)) == ()
+    assert ReplayRule(gemma_kinds, 512, shape, 16, 4096).default == shape
+
+
+def test_canonical_on_an_exact_server_has_the_configured_slope(gemma_kinds):
+    rule = ReplayRule(gemma_kinds, 512, ReplayShape("exact", 32, 1), 16, 4096)
+    assert rule.shape("canonical", None).slope == rule.shape("bounded", None).slope == 32
+
+
+def test_canonical_takes_every_hit_that_saves_enough(gemma_kinds):
+    """A cold run replays before that point too, so B2's comparison of costs does not apply."""
+    rule = ReplayRule(gemma_kinds, 512, STAIRS, 16, 4096)
+    assert rule.adopt(rule.shape("canonical", 511), 4096) == 4096
+
+
+def test_canonical_without_windows_is_any_other_mode():
+    rule = ReplayRule((G, G), 0, ReplayShape("bounded", 0, 1), 16, 4096)
+    shape = rule.shape("canonical", None)
+    assert shape.grid == 0 and rule.namespace(shape) == ()
+    assert rule.adopt(shape, 16) == 16 and not rule.is_deterministic(shape)
+
+
+def test_generation_of_rows_behind_a_point(gemma_kinds):
+    """B34; a staircase of exact depth approximates nothing."""
+    rule = ReplayRule(gemma_kinds, 512, STAIRS, 16, 4096)
+    shape = rule.shape("canonical", None)
+    assert [rule.generation(shape, b * 4096) for b in range(4)] == [0, 1, 2, 3]
+    assert rule.generation(rule.shape("canonical", 511), 3 * 4096) == 0
+
+
+@pytest.mark.parametrize("mode", ["exact", "canonical", "off"])
+def test_modes_that_promise_independence_are_not_rebound(gemma_kinds, mode):
+    """T16, 3.11."""
+    rule = ReplayRule(gemma_kinds, 512, STAIRS, 16, 4096)
+    assert rule.is_deterministic(rule.shape(mode, None))
+    assert rule.needs_exact(rule.shape(mode, None)) == (mode == "exact")
+    assert not rule.is_deterministic(STAIRS)
+
+
+@pytest.mark.parametrize(
+    ("mode", "slope"), [("deep", None), ("canonical", None), (None, 512), (None, -1)]
+)
 def test_request_shape_out_of_range_is_answered(gemma, mode, slope):
     with pytest.raises(BadRequest):
         gemma.shape(mode, slope)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
+import struct
 import time
 import typing
 from array import array
@@ -30,6 +32,7 @@ from treadle.srt.messages import (
 )
 from treadle.srt.net.typed import WireError
 from treadle.srt.net.wire import decode, encode
+from treadle.srt.scores import PromptScores
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -49,6 +52,8 @@ def any_of(hint: str) -> st.SearchStrategy[Any]:
         return SCALARS[hint]
     if hint == "array[int]":
         return st.lists(INT32, max_size=6).map(lambda x: array("i", x))
+    if hint == "array[float]":
+        return st.lists(SCALARS["float"], max_size=6).map(lambda x: array("d", x))
     if hint.endswith(" | None"):
         return st.none() | any_of(hint.removesuffix(" | None"))
     if hint == "dict[str, float]":
@@ -133,6 +138,17 @@ def test_id_lists_travel_as_little_endian_int32_frames():
     assert decode(frames) == plan
 
 
+def test_numbers_travel_as_float64_frames_and_nan_survives():
+    scores = PromptScores(array("d", [-0.5, math.nan]), array("i", [3, 1]))
+    frames = encode(StepResult(1, array("i"), scores=(scores,)))
+    assert frames[2] == struct.pack("<2d", -0.5, math.nan)
+    got = decode(frames)
+    assert isinstance(got, StepResult)
+    assert got.scores[0].logprobs[0] == -0.5
+    assert math.isnan(got.scores[0].logprobs[1])
+    assert got.scores[0].ranks == scores.ranks
+
+
 @pytest.mark.parametrize(
     ("frames", "words"),
     [
@@ -165,7 +181,8 @@ def test_array_frame_must_be_whole_numbers():
 
 
 def _plan_fields() -> dict[str, object]:
-    return {"step": 1, "span_data": 0, "token_ids": 0, "resets": [], "pages": []}
+    fields: dict[str, object] = {"step": 1, "span_data": 0, "token_ids": 0}
+    return fields | {"resets": [], "pages": [], "scored": [], "rewinds": []}
 
 
 @pytest.mark.parametrize("rid", ["\ud800", 2**70])
@@ -174,11 +191,11 @@ def test_value_beyond_json_is_refused_when_sending(rid: Any):
         encode(GenerateRequest(rid, array("i"), SamplingParams(1)))
 
 
-def test_only_messages_and_int32_arrays_are_sent():
+def test_only_messages_and_arrays_of_two_kinds_are_sent():
     with pytest.raises(WireError, match="not a message: SamplingParams"):
         encode(typing.cast(Message, SamplingParams(1)))
     with pytest.raises(WireError, match="array"):
-        encode(GenerateRequest(RequestId("a"), typing.cast(Any, array("d")), SamplingParams(1)))
+        encode(GenerateRequest(RequestId("a"), typing.cast(Any, array("f")), SamplingParams(1)))
     with pytest.raises(WireError, match="object"):
         encode(Shutdown(typing.cast(str, object())))
 

@@ -10,7 +10,8 @@ from random import Random
 
 import pytest
 
-from test.fakes import FakeModel, FakeWorker
+from test.fakes import ROOT, FakeModel, FakeWorker, extend, fake_logprob
+from treadle.srt.cache.grid import is_grid_point, next_point
 from treadle.srt.cache.manager import CacheFacts, CacheManager
 from treadle.srt.cache.replay import ReplayRule, ReplayShape
 from treadle.srt.config import CacheSection, SchedSection
@@ -39,6 +40,7 @@ class Setup:
     window: int = 8
     mode: str = "bounded"
     slope: int = 0
+    grid: int = 16  # of canonical requests
     prefix_cache: bool = True
     chunk_tokens: int = 64
     max_queued: int = -1
@@ -56,7 +58,7 @@ class Loop:
         kinds = (LayerKind.WINDOW,) * setup.windows + (LayerKind.GLOBAL,)
         window = setup.window if setup.windows else 0
         shape = ReplayShape(setup.mode, setup.slope, 1)
-        rule = ReplayRule(kinds, window, shape, setup.page_size)
+        rule = ReplayRule(kinds, window, shape, setup.page_size, setup.grid)
         slots = setup.max_running + 1
         facts = CacheFacts(setup.num_pages, slots, setup.page_size, setup.prefix_cache, "lru")
         self.setup = setup
@@ -84,6 +86,8 @@ class Loop:
         self.now = 0.0
         self.done: dict[str, RequestOutput] = {}
         self.text: dict[str, list[int]] = {}
+        self.scores: dict[str, list[float]] = {}
+        self.scored_from: dict[str, int] = {}
         self.plans: list[StepPlan] = []
         self.results: deque[StepResult] = deque()
 
@@ -98,6 +102,8 @@ class Loop:
         rest = {key: value for key, value in options.items() if key not in names}
         params = SamplingParams(**sampling)  # type: ignore[arg-type]
         message = GenerateRequest(RequestId(rid), array("i", prompt), params, **rest)  # type: ignore[arg-type]
+        if message.logprob_start is not None:
+            self.scored_from[rid] = message.logprob_start
         self.scheduler.add(message, self.now)
         self.collect()
         return message
@@ -108,9 +114,23 @@ class Loop:
         plan = self.scheduler.plan(self.now)
         if plan is not None:
             self.plans.append(plan)
+            self.check_grid(plan)
             self.worker.submit(plan)
         self.collect()
         return plan
+
+    def check_grid(self, plan: StepPlan) -> None:
+        """No span of a canonical request crosses a grid point of its prompt with new rows, and its
+        hits are grid points."""
+        grids = {r.slot: (r.shape.grid, r.prompt_len) for r in self.scheduler._running}
+        for span in plan.spans():
+            grid, prompt_len = grids[span.slot]
+            point = next_point(grid, max(span.start, span.computed), prompt_len)
+            assert point is None or span.end <= point, f"{span} crosses grid point {point}"
+        hits = [(reset.slot, reset.hit) for reset in plan.resets]
+        for slot, hit in hits + [(rewind.slot, rewind.hit) for rewind in plan.rewinds]:
+            grid, prompt_len = grids[slot]
+            assert not grid or hit == 0 or is_grid_point(grid, hit, prompt_len)
 
     def run_worker(self) -> None:
         self.results.append(self.worker.step())
@@ -120,6 +140,11 @@ class Loop:
         if not self.results:
             self.run_worker()
         output = self.scheduler.commit(self.results.popleft(), self.now)
+        for prompt in output.prompts:
+            found = self.scores.setdefault(prompt.rid, [])
+            first = len(found) + max(1, self.scored_from[prompt.rid])
+            assert prompt.first == first, "scores come once and in order"
+            found.extend(prompt.scores.logprobs)
         self.take(output.outputs)
         self.collect()
 
@@ -159,6 +184,16 @@ class Loop:
 
     def gauges(self) -> dict[str, float]:
         return self.scheduler.stats()[1]
+
+
+def prompt_logprobs(prompt: Sequence[int], start: int) -> list[float]:
+    """What the fake worker has to say of prompt tokens from `start` on."""
+    context, found = ROOT, []
+    for index, token in enumerate(prompt):
+        if index >= max(start, 1):
+            found.append(fake_logprob(context, token))
+        context = extend(context, token)
+    return found
 
 
 MakeLoop = Callable[..., Loop]

@@ -49,6 +49,8 @@ def make_request(tokens: int, max_known: int) -> Request:
         shape=ReplayShape("bounded", 0, 1),
         top_logprobs=None,
         priority=0,
+        logprob_ids=array("i"),
+        to_score=tokens,
         arrival=0,
         arrived=0.0,
         known=tokens,

@@ -15,7 +15,7 @@ from test.fakes import FakeModel
 from treadle.srt.messages import AbortRequest, GenerateRequest, RequestId, RequestOutput
 from treadle.srt.sched import estimate
 
-from .conftest import STOP, Loop, Setup
+from .conftest import STOP, Loop, Setup, prompt_logprobs
 
 ARRIVALS = 250
 CASES = 40
@@ -41,8 +41,9 @@ def random_setup(case: int) -> Setup:
         num_pages=(rng.randint(60, 80) if is_tight else rng.randint(100, 200)) // page_size,
         max_running=max_running,
         windows=windows,
-        mode=("bounded", "exact", "bounded", "off")[case // 3 % 4],
+        mode=("bounded", "exact", "canonical", "off")[case // 3 % 4],
         slope=slope,
+        grid=page_size * rng.choice((1, 2, 4, 7)),
         prefix_cache=case % 11 != 10,
         chunk_tokens=max(replay, max_running - 1) + page_size + rng.choice((0, 3, 40)),
         max_queued=rng.choice((-1, -1, 16)),
@@ -81,17 +82,19 @@ class Traffic:
         rng = self.rng
         rid = f"r{len(self.sent)}"
         most = rng.choice((1, 16, 32) if self.is_tight else (0, 1, 2, 5, 12, 20))
+        prompt = self.prompt()
         self.sent[rid] = self.loop.add(
             rid,
-            self.prompt(),
+            prompt,
             max_new_tokens=most,
             min_new_tokens=rng.choice((0, 0, 3)),
             seed=rng.randrange(3),
             stop_token_ids=rng.choice(((STOP,), (STOP, 9), ())),
             presence_penalty=rng.choice((0.0, 0.5)),
             namespace=rng.choice(((), (), (("salt", "x"),))),
-            replay_mode=rng.choice((None, None, "bounded", "exact", "off")),
+            replay_mode=rng.choice((None, None, "bounded", "exact", "canonical", "off")),
             top_logprobs=rng.choice((None, None, 0)),
+            logprob_start=rng.choice((None, None, 0, rng.randint(0, len(prompt)))),
             priority=rng.choice((0, 0, 0, 1)),
         )
 
@@ -158,6 +161,7 @@ def check_end(traffic: Traffic, rid: str, output: RequestOutput) -> None:
     if finish.status == 400:
         assert not text
         return
+    check_scores(loop, rid, sent)
     oracle = loop.setup.model.oracle(sent.prompt_ids, sent.sampling, loop.setup.context_len)
     assert text == oracle.token_ids[: len(text)]
     if finish.status == 500:
@@ -166,6 +170,16 @@ def check_end(traffic: Traffic, rid: str, output: RequestOutput) -> None:
         assert "pool" in finish.message or "queue is full" in finish.message
     elif rid not in traffic.aborted or finish.matched is not None or finish.reason == "length":
         assert (finish.reason, text) == (oracle.reason, oracle.token_ids)
+
+
+def check_scores(loop: Loop, rid: str, sent: GenerateRequest) -> None:
+    """All that were asked for when a token came, else the first of them: none twice (T43)."""
+    got = loop.scores.get(rid, [])
+    if sent.logprob_start is None:
+        assert not got
+        return
+    expected = prompt_logprobs(sent.prompt_ids, sent.logprob_start)
+    assert got == (expected if loop.text[rid] else expected[: len(got)])
 
 
 @pytest.mark.parametrize("case", range(CASES))
