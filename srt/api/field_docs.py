@@ -96,7 +96,7 @@ FIELDS = {
     "cache_salt": FieldDoc("Requests share cached prefixes only under the same salt."),
     "session_id": FieldDoc("A hint that ties the requests of one agent loop together."),
     "priority": FieldDoc("No effect."),
-    "swa_replay": FieldDoc("How windows are rebuilt after a prefix hit: bounded, exact or off."),
+    "swa_replay": FieldDoc("How windows are rebuilt after a prefix hit: bounded, exact, canonical or off."),
     "swa_replay_slope": count(
         "Rows that each lower window layer replays more.", minimum=0, maximum=MAX_REPLAY_SLOPE
     ),

@@ -106,7 +106,7 @@ ROWS = [
     chat(400, "seed", "seed", seed=2**63),
     chat(400, "min_tokens", "min_tokens", min_tokens=-1),
     chat(400, "stream: true", "stream_options", stream_options={"include_usage": True}),
-    chat(400, "bounded, exact, off", "swa_replay", swa_replay="maybe"),
+    chat(400, "bounded, exact, canonical, off", "swa_replay", swa_replay="maybe"),
     chat(400, "at least 0", "swa_replay_slope", swa_replay_slope=-1),
     # ids
     Row(NATIVE, {"input_ids": [1, 260]}, 400, "260, which is outside the vocabulary", "input_ids"),
