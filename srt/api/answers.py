@@ -178,6 +178,24 @@ class TokensBody(msgspec.Struct, kw_only=True):
     token_strs: list[str | list[str]]
 
 
+class ParsedCall(msgspec.Struct, kw_only=True):
+    """`parameters` is JSON text."""
+
+    tool_index: int
+    name: str
+    parameters: str
+
+
+class ParsedCalls(msgspec.Struct, kw_only=True):
+    normal_text: str
+    calls: list[ParsedCall]
+
+
+class SeparatedReasoning(msgspec.Struct, kw_only=True):
+    reasoning_text: str
+    text: str
+
+
 class DetokenizedBody(msgspec.Struct, kw_only=True):
     text: str | list[str]
     prompt: str | list[str]

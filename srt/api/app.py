@@ -25,6 +25,7 @@ from .later import not_supported
 from .native import GenerateRoute
 from .openai_chat import ChatRoute
 from .openai_completions import CompletionRoute
+from .parsing import ParsingRoutes
 from .service import Service
 from .text import TextRoutes
 
@@ -71,6 +72,7 @@ def _generating(service: Service) -> list[Row]:
 
 def _describing(service: Service, launch_command: str) -> list[Row]:
     info, text = InfoRoutes(service, launch_command), TextRoutes(service)
+    parsing = ParsingRoutes(service)
     return [
         (table.ROOT, info.root),
         (table.VERSION, info.version),
@@ -81,6 +83,8 @@ def _describing(service: Service, launch_command: str) -> list[Row]:
         (table.METRICS, info.metrics),
         (table.TOKENIZE, text.tokenize),
         (table.DETOKENIZE, text.detokenize),
+        (table.PARSE_CALLS, parsing.calls),
+        (table.SEPARATE_REASONING, parsing.reasoning),
     ]
 
 

@@ -107,6 +107,26 @@ DETOKENIZE = Endpoint(
     replies=(Reply(kind=answers.DetokenizedBody),),
     refusals=READING,
 )
+PARSE_CALLS = Endpoint(
+    POST,
+    ("/parse_function_call",),
+    NATIVE,
+    "Find the tool calls in a text",
+    request=schema.ParseCallsRequest,
+    example={"text": '<tool_call>{"name": "f", "arguments": {}}</tool_call>', "tools": []},
+    replies=(Reply(kind=answers.ParsedCalls),),
+    refusals=READING,
+)
+SEPARATE_REASONING = Endpoint(
+    POST,
+    ("/separate_reasoning",),
+    NATIVE,
+    "Split a text into reasoning and the rest",
+    request=schema.SeparateReasoningRequest,
+    example={"text": "<think>Easy.</think>4", "reasoning_parser": "qwen3"},
+    replies=(Reply(kind=answers.SeparatedReasoning),),
+    refusals=READING,
+)
 
 HEALTH = Endpoint(
     GET,

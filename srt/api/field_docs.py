@@ -112,6 +112,8 @@ FIELDS = {
     "effort": FieldDoc(EFFORT),
     "enabled": FieldDoc("Turns thinking on or off, where the chat template has a switch."),
     "separate_reasoning": FieldDoc("false: reasoning stays in the content."),
+    "tool_call_parser": FieldDoc("A name of --tool-call-parser; default: the server's."),
+    "reasoning_parser": FieldDoc("A name of --reasoning-parser; default: the server's."),
     "stream_reasoning": FieldDoc("false: reasoning comes in one piece when it ends."),
     "include_reasoning": FieldDoc("false: reasoning is left out of the answer."),
     "description": FieldDoc("What the function does, for the model."),

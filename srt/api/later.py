@@ -47,8 +47,6 @@ ROUTES = (
     "/resume_memory_occupation",
     "/load_lora_adapter",
     "/unload_lora_adapter",
-    "/parse_function_call",
-    "/separate_reasoning",
 )
 
 

@@ -209,6 +209,17 @@ class DetokenizeRequest(msgspec.Struct, kw_only=True):
     skip_special_tokens: bool | None = None
 
 
+class ParseCallsRequest(msgspec.Struct, kw_only=True):
+    text: str | None = None
+    tools: list[Tool] | None = None
+    tool_call_parser: str | None = None
+
+
+class SeparateReasoningRequest(msgspec.Struct, kw_only=True):
+    text: str | None = None
+    reasoning_parser: str | None = None
+
+
 class AbortBody(msgspec.Struct, kw_only=True):
     rid: str | None = None
     abort_all: bool | None = None

@@ -95,7 +95,8 @@ def _check_tools(tools: Sequence[Tool]) -> None:
             )
         if name in seen:
             raise BadRequest(
-                f"tools has two functions named {name!r}", param=f"{where}.function.name"
+                f"{where}.function.name is {name!r}, as that of an earlier tool",
+                param=f"{where}.function.name",
             )
         seen.add(name)
         _check_schema(tool.function.parameters, f"{where}.function.parameters")

@@ -63,7 +63,7 @@ def test_template_gets_what_the_client_sent_unless_calls_are_off():
         ([], named("f"), "tool_choice", "not among tools"),
         ([tool("f")], named("g"), "tool_choice", "not among tools"),
         ([tool("f")], "perhaps", "tool_choice", "none, auto, required"),
-        ([tool("f"), tool("f")], None, "tools[1].function.name", "two functions named 'f'"),
+        ([tool("f"), tool("f")], None, "tools[1].function.name", "is 'f', as that of an earlier"),
         ([tool("")], None, "tools[0].function.name", "1 to 256"),
         ([tool("a b")], None, "tools[0].function.name", "1 to 256"),
         ([tool("f" * 257)], None, "tools[0].function.name", "1 to 256"),
