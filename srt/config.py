@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 EVICTION_POLICIES = ("lru", "lfu", "slru", "fifo")
-SECRETS = frozenset({"api_key", "admin_api_key"})  # names of fields that are never shown
 REPLAY_MODES = ("bounded", "exact", "canonical", "off")
 
 
@@ -81,7 +80,7 @@ class NetSection:
     strict_model_name: bool = False
     cache_report: bool = True
     stream_interval: int = 1  # tokens per stream event
-    max_body_bytes: int = 16 << 20  # decoding that many holds the event loop for half a second
+    max_body_bytes: int = 64 << 20
     warmup: bool = True
     log_level: str = "info"
     log_level_http: str = ""
