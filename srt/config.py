@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 EVICTION_POLICIES = ("lru", "lfu", "slru", "fifo")
+SECRETS = frozenset({"api_key", "admin_api_key"})  # names of fields that are never shown
 REPLAY_MODES = ("bounded", "exact", "canonical", "off")
 
 
@@ -80,7 +81,7 @@ class NetSection:
     strict_model_name: bool = False
     cache_report: bool = True
     stream_interval: int = 1  # tokens per stream event
-    max_body_bytes: int = 64 << 20
+    max_body_bytes: int = 16 << 20  # decoding that many holds the event loop for half a second
     warmup: bool = True
     log_level: str = "info"
     log_level_http: str = ""

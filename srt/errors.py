@@ -6,8 +6,10 @@
     |   +-- NotFound (404)      a model or route object that does not exist
     |   +-- NotSupported (501)  a feature that this build does not have
     |   +-- Unauthorized (401)
+    |   +-- Forbidden (403)     the key is good, but not for this route
     |   +-- TooLarge (413)      a request body beyond the limit
-    +-- Overloaded (503)        queue full, starting, draining; may be retried elsewhere
+    +-- Overloaded (503)        no room, or out of time
+    |   +-- NotAdmitted         before any work: queue full, starting, draining; retry elsewhere
     +-- Aborted (499)           the caller or the client's disconnect ended it
     +-- WorkerLost (503)        a process of this replica died
     +-- InvariantBroken (500)   a bug in this repository
@@ -62,6 +64,11 @@ class Unauthorized(BadRequest):
     kind = "AuthenticationError"
 
 
+class Forbidden(BadRequest):
+    status = 403
+    kind = "PermissionDeniedError"
+
+
 class TooLarge(BadRequest):
     status = 413
     kind = "RequestEntityTooLargeError"
@@ -70,6 +77,10 @@ class TooLarge(BadRequest):
 class Overloaded(TreadleError):
     status = 503
     kind = "ServiceUnavailableError"
+
+
+class NotAdmitted(Overloaded):
+    """No work was spent on the request: another server may be tried at once."""
 
 
 class Aborted(TreadleError):

@@ -98,9 +98,11 @@ class GenerateRequest:
     replay_mode: str | None = None  # one of `config.REPLAY_MODES`; None: the server's default
     replay_slope: int | None = None
     top_logprobs: int | None = None  # None: no logprobs of output; 0: the sampled token's only
-    priority: int = 0
+    priority: int = 0  # higher is more important; no effect unless the server honours it
     logprob_start: int | None = None
     logprob_ids: array[int] = field(default_factory=ids)
+    queue_timeout_s: float | None = None  # from arrival to the first admission
+    timeout_s: float | None = None  # from arrival to the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,12 +274,16 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """`reason`: "stop" (`matched` is the id), "length", "abort" (`message`, `status`)."""
+    """`reason`: "stop" (`matched` is the id), "length", "abort" (`message`, `status`).
+
+    Not `was_admitted`: no work was spent on the request, another server may be tried at once.
+    """
 
     reason: str
     matched: int | None = None
     message: str = ""
     status: int = 200
+    was_admitted: bool = True
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ from treadle.srt.api.app import make_app
 from treadle.srt.api.output_formats import find_formats
 from treadle.srt.api.sampling import SamplingDefaults, SamplingReader
 from treadle.srt.api.service import ModelInfo, Service
-from treadle.srt.config import ModelSection, NetSection, ServerConfig
+from treadle.srt.config import ApiSection, ModelSection, NetSection, ServerConfig
 from treadle.srt.messages import (
     AbortRequest,
     Finish,
@@ -122,9 +122,11 @@ def hold(engine: FakeEngine, request: GenerateRequest) -> None:
     """Nothing: the test emits."""
 
 
-def refuse(status: int, message: str) -> Answer:
+def refuse(status: int, message: str, *, was_admitted: bool = True) -> Answer:
+    finish = Finish("abort", None, message, status, was_admitted)
+
     def answer(engine: FakeEngine, request: GenerateRequest) -> None:
-        engine.emit(request.rid, [], Finish("abort", message=message, status=status))
+        engine.emit(request.rid, [], finish)
 
     return answer
 
@@ -275,12 +277,15 @@ async def serving(
     engine: FakeEngine | None = None,
     net: NetSection | None = None,
     *,
+    api: ApiSection | None = None,
     is_ready: bool = True,
     model: ModelSection | None = None,
     context_len: int = CONTEXT_LEN,
 ) -> AsyncIterator[Bench]:
     engine = engine or FakeEngine()
     service = make_service(engine, net or NetSection(), model, context_len)
+    config = replace(service.config, api=api or ApiSection())
+    service = replace(service, config=config)
     receiving = asyncio.create_task(service.frontend.run())
     if is_ready:
         engine.put(READY)

@@ -13,11 +13,12 @@ import uuid
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from ..errors import BadRequest, TreadleError
+from ..errors import BadRequest, Forbidden, TreadleError
 from ..tokenizer.frontend import ServingState
 from ..tokenizer.generation import Generation
 from ..tokenizer.jobs import probe_job
 from .bodies import JsonResponse
+from .edge import ADMIN
 from .generating import while_connected
 from .reading import decode, read_body
 from .schema import AbortBody
@@ -37,6 +38,8 @@ class ControlRoutes:
         body = decode(await read_body(request, self._service.config.net.max_body_bytes), AbortBody)
         frontend, message = self._service.frontend, body.abort_message or "aborted by the user"
         if body.abort_all:
+            if not request.scope.get(ADMIN, True):
+                raise Forbidden("abort_all needs the admin key")
             count = frontend.abort_all(message)
         elif body.rid:
             count = frontend.abort(body.rid, message, is_prefix=bool(body.prefix))

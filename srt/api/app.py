@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -18,7 +19,7 @@ from . import endpoint_table as table
 from .admin import ControlRoutes, HealthRoutes
 from .bodies import JsonResponse, error_body, error_response
 from .docs import DocRoutes
-from .edge import Edge, Guarded, Handler
+from .edge import Edge, Guarded, Handler, Keys
 from .endpoint import Endpoint
 from .info import InfoRoutes
 from .later import not_supported
@@ -41,7 +42,10 @@ def make_app(service: Service, launch_command: str) -> ASGIApp:
         ],
         exception_handlers={HTTPException: _http_error},
     )
-    return Edge(app, service.config.net.api_key)
+    api = service.config.api
+    edge: ASGIApp = Edge(app, Keys(service.config.net.api_key, api.admin_api_key))
+    origins = [origin.strip() for origin in api.cors_origins.split(",") if origin.strip()]
+    return _with_cors(edge, origins) if origins else edge
 
 
 def _route(service: Service, endpoint: Endpoint, path: str, handler: Handler) -> Route:
@@ -60,6 +64,17 @@ def _rows(service: Service, launch_command: str) -> list[Row]:
     endpoints = [table.OPENAPI, table.DOCS, *(endpoint for endpoint, _ in rows)]
     docs = DocRoutes(endpoints, service.version)
     return [(table.OPENAPI, docs.openapi), (table.DOCS, docs.page), *rows]
+
+
+def _with_cors(app: ASGIApp, origins: list[str]) -> ASGIApp:
+    """Pages of `origins` may call; keys travel in headers, so no cookies are allowed."""
+    return CORSMiddleware(
+        app,
+        allow_origins=origins,
+        allow_methods=table.ANY,
+        allow_headers=["*"],
+        expose_headers=["x-request-id", "retry-after"],
+    )
 
 
 def _generating(service: Service) -> list[Row]:

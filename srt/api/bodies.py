@@ -14,7 +14,7 @@ import uuid
 import orjson
 from starlette.responses import Response
 
-from ..errors import Overloaded, TreadleError, Unauthorized, WorkerLost
+from ..errors import NotAdmitted, Overloaded, TreadleError, Unauthorized, WorkerLost
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +51,8 @@ def error_response(error: TreadleError) -> JsonResponse:
     headers = {}
     if isinstance(error, Overloaded | WorkerLost):
         headers["retry-after"] = RETRY_AFTER_S
+    if isinstance(error, NotAdmitted):
+        headers["x-not-admitted"] = "1"
     if isinstance(error, Unauthorized):
         headers["www-authenticate"] = "Bearer"
     return JsonResponse(error_body(error), error.status, headers)

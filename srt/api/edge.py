@@ -11,11 +11,12 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..errors import Aborted, TreadleError, Unauthorized
+from ..errors import Aborted, Forbidden, TreadleError, Unauthorized
 from ..log import event
 from ..metrics import HttpMetrics
 from .bodies import error_response, internal_error
@@ -25,16 +26,58 @@ log = logging.getLogger(__name__)
 Handler = Callable[[Request], Awaitable[ASGIApp]]
 
 OPEN_PATHS = frozenset({"/health", "/health_generate", "/ready", "/ping", "/metrics"})
+ADMIN_PATHS = frozenset(
+    {
+        "/flush_cache",
+        "/reset_prefix_cache",
+        "/start_profile",
+        "/stop_profile",
+        "/pause_generation",
+        "/continue_generation",
+        "/update_weights_from_disk",
+        "/release_memory_occupation",
+        "/resume_memory_occupation",
+        "/load_lora_adapter",
+        "/unload_lora_adapter",
+    }
+)
+ADMIN = "treadle.admin"  # key in the scope: whether the caller may control
 MAX_REQUEST_ID_BYTES = 256
 REQUEST_ID = b"x-request-id"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """`user` "" opens the routes of users to all, `admin` "" those that control to users."""
+
+    user: str
+    admin: str
+
+    def check(self, path: str, given: bytes) -> bool:
+        """Whether the caller may control the server. Raises Unauthorized, Forbidden."""
+        if not self.admin and not self.user:
+            return True
+        is_admin = _is_same(given, self.admin)
+        is_user = not self.user or is_admin or _is_same(given, self.user)
+        if path in ADMIN_PATHS and self.admin and not is_admin:
+            if is_user and given:
+                raise Forbidden(f"{path} needs the admin key")
+            raise Unauthorized("a valid API key is needed")
+        if not is_user:
+            raise Unauthorized("a valid API key is needed")
+        return is_admin or not self.admin
+
+
+def _is_same(given: bytes, key: str) -> bool:
+    return bool(key) and hmac.compare_digest(given, key.encode())
 
 
 class Edge:
     """Around the whole app. Echoes the client's request id, or gives the request one."""
 
-    def __init__(self, app: ASGIApp, api_key: str) -> None:
+    def __init__(self, app: ASGIApp, keys: Keys) -> None:
         self._app = app
-        self._api_key = api_key.encode()
+        self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -49,16 +92,18 @@ class Edge:
             await send(message)
 
         app = self._app
-        if self._api_key and not self._is_allowed(scope, headers):
-            app = error_response(Unauthorized("a valid API key is needed"))
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if path not in OPEN_PATHS and scope["method"] != "OPTIONS":
+            try:
+                scope[ADMIN] = self._keys.check(path, _given_key(headers))
+            except TreadleError as e:
+                app = error_response(e)
         await app(scope, receive, send_with_id)
 
-    def _is_allowed(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
-        if scope["path"] in OPEN_PATHS or scope["method"] == "OPTIONS":
-            return True
-        kind, _, token = headers.get(b"authorization", b"").partition(b" ")
-        given = token.strip() if kind.lower() == b"bearer" else headers.get(b"x-api-key", b"")
-        return hmac.compare_digest(given, self._api_key)
+
+def _given_key(headers: dict[bytes, bytes]) -> bytes:
+    kind, _, token = headers.get(b"authorization", b"").partition(b" ")
+    return token.strip() if kind.lower() == b"bearer" else headers.get(b"x-api-key", b"")
 
 
 def _request_id(given: bytes | None) -> bytes:

@@ -149,7 +149,7 @@ FLUSH = Endpoint(
     CONTROL,
     "Empty the prefix cache",
     replies=(Reply(media=TEXT), Reply(400, media=TEXT, what="Requests are running.")),
-    refusals=(400, 503),
+    refusals=(400, 403, 503),
     query=(Query("timeout", float, "Seconds to wait for running requests."),),
 )
 ABORT = Endpoint(
@@ -160,7 +160,7 @@ ABORT = Endpoint(
     request=schema.AbortBody,
     example={"rid": "my-request"},
     replies=(Reply(kind=answers.AbortedBody),),
-    refusals=READING,
+    refusals=(*READING, 403),
 )
 
 OPENAPI = Endpoint(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .chat_reasoning import EFFORTS
-from .generating import MAX_REPLAY_SLOPE
+from .generating import MAX_DEADLINE_S, MAX_PRIORITY, MAX_REPLAY_SLOPE
 from .sampling import INT32_MAX, INT64, MAX_CHOICES, MAX_STOPS, MAX_TOP_LOGPROBS
 
 Limits = Mapping[str, object]
@@ -95,8 +95,19 @@ FIELDS = {
     "extra_key": FieldDoc("Requests share cached prefixes only under the same key."),
     "cache_salt": FieldDoc("Requests share cached prefixes only under the same salt."),
     "session_id": FieldDoc("A hint that ties the requests of one agent loop together."),
-    "priority": FieldDoc("No effect."),
-    "swa_replay": FieldDoc("How windows are rebuilt after a prefix hit: bounded, exact or off."),
+    "priority": count(
+        "Higher is more important. No effect unless the server honours priorities.",
+        minimum=-MAX_PRIORITY,
+        maximum=MAX_PRIORITY,
+    ),
+    "deadline_s": number(
+        "Seconds from arrival, after which the answer is 503.",
+        exclusiveMinimum=0,
+        maximum=MAX_DEADLINE_S,
+    ),
+    "swa_replay": FieldDoc(
+        "How windows are rebuilt after a prefix hit: bounded, exact, canonical or off."
+    ),
     "swa_replay_slope": count(
         "Rows that each lower window layer replays more.", minimum=0, maximum=MAX_REPLAY_SLOPE
     ),

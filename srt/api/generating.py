@@ -27,6 +27,8 @@ from .service import Service
 T = TypeVar("T")
 
 MAX_REPLAY_SLOPE = 1 << 20
+MAX_PRIORITY = 1 << 31
+MAX_DEADLINE_S = 1e6
 MAX_NAME_CHARS = 512
 MAX_OUTPUTS = 4096  # of one HTTP request
 SESSION_HEADERS = (
@@ -47,6 +49,8 @@ class Scope:
     session: str | None
     replay_mode: str | None
     replay_slope: int | None
+    priority: int = 0
+    deadline_s: float | None = None
 
 
 def read_scope(fields: CacheFields, request: Request, extra_key: str | None) -> Scope:
@@ -67,7 +71,27 @@ def read_scope(fields: CacheFields, request: Request, extra_key: str | None) -> 
         _session(fields.session_id, request),
         mode,
         slope,
+        _priority(fields.priority),
+        _deadline(fields.deadline_s),
     )
+
+
+def _priority(asked: int | None) -> int:
+    if asked is not None and not -MAX_PRIORITY <= asked <= MAX_PRIORITY:
+        raise BadRequest(
+            f"priority must be at least {-MAX_PRIORITY} and at most {MAX_PRIORITY}, got {asked}",
+            param="priority",
+        )
+    return asked or 0
+
+
+def _deadline(asked: float | None) -> float | None:
+    if asked is not None and not 0 < asked <= MAX_DEADLINE_S:
+        raise BadRequest(
+            f"deadline_s must be above 0 and at most {MAX_DEADLINE_S:g}, got {asked}",
+            param="deadline_s",
+        )
+    return asked
 
 
 def _session(asked: str | None, request: Request) -> str | None:
@@ -103,6 +127,8 @@ def make_job(
     """Raises TooLong when prompt and output do not fit the context."""
     sampling, scope = options.sampling, options.scope
     cap = service.limits.output_tokens(len(prompt_ids), sampling.cap)
+    api = service.config.api
+    limits = [s for s in (_limit(api.request_timeout_s), scope.deadline_s) if s is not None]
     floor = min(sampling.params.min_new_tokens, cap)
     request = GenerateRequest(
         rid=RequestId(rid),
@@ -113,11 +139,18 @@ def make_job(
         replay_mode=scope.replay_mode,
         replay_slope=scope.replay_slope,
         top_logprobs=options.top_logprobs,
+        priority=scope.priority,
+        queue_timeout_s=_limit(api.queue_timeout_s),
+        timeout_s=min(limits) if limits else None,
     )
     interval = 0
     if options.is_streaming:
         interval = sampling.stream_interval or service.config.net.stream_interval
     return PromptJob(request, sampling.rules, sampling.n, interval)
+
+
+def _limit(seconds: float) -> float | None:
+    return None if seconds < 0 else seconds
 
 
 def check_outputs(total: int, param: str) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
+from ..config import SECRETS
 from ..errors import NotFound, TreadleError
 from ..metric_names import GB, EngineFacts
 from .bodies import JsonResponse
@@ -111,8 +112,7 @@ class InfoRoutes:
     def _flags(self) -> dict[str, object]:
         sections = dataclasses.asdict(self._service.config)
         flags = {name: value for section in sections.values() for name, value in section.items()}
-        if flags.get("api_key"):
-            flags["api_key"] = "***"
+        flags.update({name: "***" for name in SECRETS if flags.get(name)})
         model = self._service.model
         return {
             **flags,

@@ -62,7 +62,8 @@ class CacheFields(msgspec.Struct, kw_only=True):
     extra_key: str | None = None
     cache_salt: str | None = None
     session_id: str | None = None
-    priority: int | None = None  # no effect: --enable-priority-scheduling is refused
+    priority: int | None = None  # higher is more important; needs --enable-priority-scheduling
+    deadline_s: float | None = None  # seconds from arrival, after which the answer is 503
     swa_replay: str | None = None
     swa_replay_slope: int | None = None
 

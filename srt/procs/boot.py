@@ -10,8 +10,8 @@ What arrives in the inbox of each role (senders in brackets), besides the traffi
                then /health answers 503. Answer with Ready("tokenizer") once requests are accepted.
                Failed [launcher]: another process (or the launcher) died; answer all clients
                with `WorkerLost`, accept no more, exit 1 within two seconds.
-               Shutdown [launcher]: accept no more, let running requests end for `DRAIN_S`,
-               exit 0.
+               Shutdown [launcher]: accept no more, let running requests end for
+               `config.api.drain_s`, exit 0; a second one: end them now, exit 0.
     scheduler  Ready(role="worker", num_pages, num_slots) [launcher]: capacities; answered with
                Ready("scheduler", ...same numbers) to the launcher. Shutdown [launcher]: exit 0.
     worker     StepPlan [scheduler]; Shutdown [launcher]: exit 0.
@@ -44,7 +44,6 @@ from ..net.typed import dump_json, load_json
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PARENT_POLL_S = 0.25
 ORPHAN_GRACE_S = 3.0  # for a tokenizer process to answer its clients after the launcher's death
-DRAIN_S = 5.0  # how long a stopping tokenizer process lets running requests go on
 LAST_WORD_MS = 1000  # how long a closing child waits for its report to leave
 
 

@@ -11,7 +11,7 @@ import logging
 import os
 
 from ..checkpoint import load_model_config, resolve_path
-from ..config import ServerConfig
+from ..config import SECRETS, ServerConfig
 from ..host import read_host_facts
 from ..log import event, setup_logging
 from ..net.ipc import Hub, make_endpoints
@@ -23,8 +23,6 @@ from .replica import Replica
 from .run_folder import RunFolder
 
 log = logging.getLogger(__name__)
-
-SECRETS = frozenset({"api_key"})
 
 
 def launch(config: ServerConfig, programs: Programs) -> None:

@@ -23,14 +23,14 @@ from ..errors import WorkerLost
 from ..log import event
 from ..messages import Failed, Message, Progress, Ready, Shutdown
 from ..net.ipc import Hub, Outbox
-from .boot import DRAIN_S, Boot
+from .boot import Boot
 from .children import Child, Signals, start_child, wait_for
 from .progress import LoadingProgress
 
 log = logging.getLogger(__name__)
 
 STOP_ORDER = (  # seconds until a process that was asked to stop is killed
-    ("tokenizer", DRAIN_S + 5.0),
+    ("tokenizer", 5.0),  # besides the time for draining
     ("scheduler", 5.0),
     ("worker", 5.0),
 )
@@ -149,7 +149,7 @@ class Replica:
         raise WorkerLost(reason)
 
     def _stop(self) -> None:
-        """A second signal while this waits ends the rest at once."""
+        """A second signal ends the requests that still run, a third the rest at once."""
         log.info(event("stopping", {}))
         self._progress.close()
         leaving: frozenset[str] = frozenset()
@@ -158,14 +158,28 @@ class Replica:
             leaving |= {child.name for child in group}
             for child in group:
                 self._outboxes[child.name].send(Shutdown("the server is stopping"))
+            if role == "tokenizer":
+                self._drain(group[0], leaving)
             self._await_end(group, limit_s, leaving)
         log.info(event("stopped", {}))
+
+    def _drain(self, tokenizer: Child, leaving: frozenset[str]) -> None:
+        """Until it has ended, its time for running requests is over, or a second signal came."""
+        deadline = time.monotonic() + self._boot.config.api.drain_s
+        while tokenizer.is_running and self._signals.stop_requests < 2:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            self._turn(left, leaving)
+        if tokenizer.is_running:
+            log.info(event("stopping_now", {}))
+            self._outboxes["tokenizer"].send(Shutdown("the server is stopping now"))
 
     def _await_end(self, group: list[Child], limit_s: float, leaving: frozenset[str]) -> None:
         deadline = time.monotonic() + limit_s
         while any(child.is_running for child in group):
             left = deadline - time.monotonic()
-            if left <= 0 or self._signals.stop_requests > 1:
+            if left <= 0 or self._signals.stop_requests > 2:
                 break
             self._turn(left, leaving)
         for child in group:

@@ -66,6 +66,7 @@ class StepLoop:
         self._ports = ports
         self._watchdog_s = watchdog_s
         self._status = StatusLine(log_interval)
+        self._wake_at: float | None = None  # when the next time limit of a request is over
         self._is_checked = True
         self._is_stopping = False
         self._failed_checks = 0
@@ -83,11 +84,19 @@ class StepLoop:
         else:
             for message in (first, *self._ports.inbox.drain()):
                 self._handle(message, time.monotonic())
+        self._wake_at = self._engine.scheduler.expire(time.monotonic())
         self._plan()
         self._send(TokenOutput(self._engine.scheduler.take_events()))
 
     def _patience(self, now: float) -> float | None:
         """Seconds to wait in the inbox; None is for ever."""
+        patience = self._patience_of_steps(now)
+        if self._wake_at is None:
+            return patience
+        left = max(0.0, self._wake_at - now) + 0.001
+        return left if patience is None else min(patience, left)
+
+    def _patience_of_steps(self, now: float) -> float | None:
         scheduler = self._engine.scheduler
         if scheduler.in_flight:
             return max(0.0, self._watchdog_s - scheduler.step_age_s(now)) + 0.001

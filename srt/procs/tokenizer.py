@@ -2,7 +2,7 @@
 
 Life: listens at once and answers 503; serves from the scheduler's Ready on; drains on Shutdown
 (or SIGTERM to itself) and ends with status 0; after a failure elsewhere it answers everybody and
-ends with status 1. All of its last part fits `DRAIN_S` and a second.
+ends with status 1. Its last part fits `drain_s` and a second; a second signal ends it at once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ..tokenizer.frontend import Frontend, ServingState
 from ..tokenizer.jobs import probe_job
 from ..tokenizer.limits import Limits
 from ..tokenizer.prompts import Prompts
-from .boot import DRAIN_S, Boot, run_child
+from .boot import Boot, run_child
 from .http_server import HttpServer, bind
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ async def serve(boot: Boot, hub: Hub, launcher: Outbox) -> None:
     tasks = [
         asyncio.create_task(_receive(frontend)),
         asyncio.create_task(_announce(frontend, launcher, has_warm_up=net.warmup)),
-        asyncio.create_task(_stop(frontend, server)),
+        asyncio.create_task(_stop(frontend, server, boot.config.api.drain_s)),
     ]
     log.info(event("listening", {"host": net.host, "port": sock.getsockname()[1]}))
     try:
@@ -114,13 +114,14 @@ def make_service(boot: Boot, channel: AsyncChannel) -> Service:
 
 
 def launch_command(boot: Boot) -> str:
-    """The launcher's command line without the API key."""
+    """The launcher's command line without the API keys."""
     try:
         command = shlex.join(psutil.Process(boot.launcher_pid).cmdline())
     except psutil.Error:
         return ""
-    api_key = boot.config.net.api_key
-    return command.replace(api_key, "***") if api_key else command
+    for key in (boot.config.net.api_key, boot.config.api.admin_api_key):
+        command = command.replace(key, "***") if key else command
+    return command
 
 
 def _defaults(boot: Boot) -> SamplingDefaults:
@@ -167,14 +168,20 @@ async def _announce(frontend: Frontend, launcher: Outbox, *, has_warm_up: bool) 
     launcher.send(Ready("tokenizer", 0))
 
 
-async def _stop(frontend: Frontend, server: HttpServer) -> None:
+async def _until(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def _stop(frontend: Frontend, server: HttpServer, drain_s: float) -> None:
     """After `stopping`: lets what runs end, tells the rest, ends the server."""
     await frontend.stopping.wait()
     if frontend.state is ServingState.DRAINING:
-        try:
-            await asyncio.wait_for(frontend.wait_idle(), DRAIN_S)
-        except TimeoutError:
-            frontend.end_all("the server is shutting down")
+        waits = [asyncio.create_task(frontend.wait_idle())]
+        waits.append(asyncio.create_task(_until(frontend.hurried)))
+        await asyncio.wait(waits, timeout=drain_s, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
+        frontend.end_all("the server is shutting down")
     server.should_exit = True
 
 

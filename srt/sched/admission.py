@@ -43,16 +43,19 @@ class Admitter:
         self._estimate = estimate
         self._counters = counters
         self._view = QueueView(lambda request: self._probe(request).length, rng)
+        self.lacking: Request | None = None  # in the last attempt, the first to lack slot or pages
 
     def admit(self, builder: StepBuilder, running: RunningSet, now: float) -> None:
         """Admit in order until rows, slots or pages end; the admitted join `running`.
 
         Alone, a request fits: prompts that never do are refused at arrival, and one that was
         preempted had left pages to another (T45)."""
+        self.lacking = self._queue.head
         if not self._queue or not self._cache.slots.num_free:
             return
         if running and self._cache.available_pages <= self._headroom(running):
             return  # each needs a page at least: no use in probing the queue at every step
+        self.lacking = None
         leaders = set(_leading_prefixes(running))
         for request in self._queue.order(self._view):
             if builder.budget <= 0:
@@ -66,12 +69,17 @@ class Admitter:
                 return
             admission = self._take(request, running)
             if admission is None:
+                self.lacking = request
                 return
             self._enter(request, admission, now)
             running.enter(request, admission.lease)
             builder.enter(_reset(request), admission.lease.pages[:])
             builder.add_span(request, end)
             leaders.update(_leading_prefixes([request]))
+
+    def is_following(self, request: Request, running: RunningSet) -> bool:
+        """Whether a running request is computing its prefix, for which it would wait (T41)."""
+        return _prefix(request) in set(_leading_prefixes(running))
 
     def _probe(self, request: Request) -> PrefixHit:
         limit = request.hit_limit

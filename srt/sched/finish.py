@@ -33,6 +33,17 @@ def not_finite() -> Finish:
     return Finish("abort", message=message, status=500)
 
 
+def too_late(limit_s: float, *, was_admitted: bool) -> Finish:
+    where = "was not done" if was_admitted else "still waited in the queue"
+    message = f"the request {where} after its limit of {limit_s:g} seconds"
+    return Finish("abort", message=message, status=503, was_admitted=was_admitted)
+
+
+def queue_full(num_waiting: int, limit: int) -> Finish:
+    message = f"the queue is full: {num_waiting} wait, limit {limit}"
+    return Finish("abort", message=message, status=503, was_admitted=False)
+
+
 def out_of_pages(num_pages: int) -> Finish:
     message = f"the KV pool ({num_pages} pages) is too small for this request to go on"
     return Finish("abort", message=message, status=503)

@@ -1,4 +1,6 @@
-"""Choice of the request that gives up its pages when a running one cannot grow (rules T42, T46)."""
+"""Choice of the request that gives up its pages (rules T42, T46): when a running one cannot grow,
+and when one of so much more priority waits that it takes a running one's place.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,15 @@ def choose_victim(running: Sequence[Request]) -> Request | None:
         return None
     open_to = [request for request in running if request.len >= request.spared_until]
     return min(open_to or running, key=_worth)
+
+
+def choose_outranked(running: Sequence[Request], priority: int, gap: int) -> Request | None:
+    """Who makes place for a waiting request: the same order among those outranked by more than
+    `gap`. Only such are chosen, so two requests can never preempt each other in turn.
+    """
+    outranked = [request for request in running if priority - request.priority > gap]
+    open_to = [request for request in outranked if request.len >= request.spared_until]
+    return min(open_to or outranked, key=_worth, default=None)
 
 
 def spare(request: Request) -> int:

@@ -17,7 +17,6 @@ clock: `now` is in seconds and only differences count.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from random import Random
 
 from ..cache.grid import is_grid_point
@@ -37,18 +36,18 @@ from ..messages import (
     Usage,
 )
 from .admission import Admitter
+from .arrival import Arrivals
 from .counters import Counters
+from .deadlines import Deadlines
 from .estimate import NewTokenEstimate
-from .finish import after_token, by_intent, not_finite, out_of_pages
-from .limits import check_request, check_settings, max_known
+from .finish import after_token, by_intent, not_finite, out_of_pages, queue_full
+from .limits import check_settings
 from .plan import PlannedSpan, StepBuilder, StepRecord, span_end, stop_of
-from .preempt import choose_victim, spare
+from .preempt import choose_outranked, choose_victim, spare
 from .request import Request, RequestState
 from .running import Rows, RunningSet
-from .scoring import answered_scores, first_to_score, scoring_shape
+from .scoring import answered_scores
 from .waiting import WaitingQueue
-
-SEED_BITS = 32
 
 
 class Scheduler:
@@ -61,11 +60,9 @@ class Scheduler:
         """
         check_settings(sched, manager)
         self._settings = sched
-        self._context_len = context_len
         self._cache = manager
         self._page_size = manager.facts.page_size
         self._checks_invariants = cache.check_invariants
-        self._rng = Random(sched.seed)
         self._requests: dict[RequestId, Request] = {}  # all that are not finished
         self._running = RunningSet(manager)
         self._waiting = WaitingQueue(sched.policy)
@@ -73,9 +70,10 @@ class Scheduler:
         self._estimate = NewTokenEstimate(sched.conservativeness)
         order_rng = Random(sched.seed)
         self._admitter = Admitter(manager, self._waiting, self._estimate, self._counters, order_rng)
+        self._deadlines = Deadlines()
         self._records: deque[StepRecord] = deque()  # planned, not yet committed
         self._events: list[RequestOutput] = []
-        self._arrivals = 0
+        self._arrivals = Arrivals(sched, manager, context_len)
         self._next_step = 0
         self._committed_at = 0.0
 
@@ -104,14 +102,14 @@ class Scheduler:
         try:
             request = self._accept(message, now)
         except TreadleError as error:
-            end = Finish("abort", message=error.message, status=error.status)
+            end = Finish("abort", None, error.message, error.status, was_admitted=False)
             self._counters.finished(end)
             usage = Usage(len(message.prompt_ids), 0, 0, 0)
             self._events.append(RequestOutput(message.rid, (), usage, end))
             return
-        self._arrivals += 1
         self._requests[request.rid] = request
         self._waiting.push(request)
+        self._deadlines.add(request, message)
 
     def abort(self, message: AbortRequest, now: float) -> None:
         """End the request with exactly this rid (rule T35); one that is unknown has ended before.
@@ -124,7 +122,17 @@ class Scheduler:
             return
         if message.reason != "stop":
             self._counters.aborted(message.reason, _phase(request))
-        end = by_intent(message.reason)
+        self._end(request, by_intent(message.reason), now)
+
+    def expire(self, now: float) -> float | None:
+        """Ends the requests whose time is over. Returns when to call it again at the latest."""
+        for request, end in self._deadlines.due(now, self._requests):
+            if request.intent is None:
+                self._counters.aborted("timeout", _phase(request))
+                self._end(request, end, now)
+        return self._deadlines.next_at
+
+    def _end(self, request: Request, end: Finish, now: float) -> None:
         if self._records and request.last_step >= self._records[0].step:
             request.intent = end
             request.known = request.next  # nothing more is planned for it
@@ -166,6 +174,8 @@ class Scheduler:
     def plan(self, now: float) -> StepPlan | None:
         """The next step, or None when nothing can run before the next commit or arrival."""
         if not self.can_plan:
+            return None
+        if not self._give_way():
             return None
         is_calm = True
         rows = self._running.rows()
@@ -217,34 +227,38 @@ class Scheduler:
         return TokenOutput(tuple(outputs), prompts)
 
     def _accept(self, message: GenerateRequest, now: float) -> Request:
-        check_request(message, self._context_len, self._cache.facts)
+        self._arrivals.check(message)
         if message.rid in self._requests:
             raise BadRequest(f"rid {message.rid!r} is in use", param="rid")
         limit = self._settings.max_queued
         queued = len(self._waiting) - self._cache.slots.num_free  # the others start at once
-        if 0 <= limit <= queued:
-            raise Overloaded(f"the queue is full: {queued} wait, limit {limit}")
-        sampling = message.sampling
-        if sampling.seed is None:  # drawn once, so that a resumed request goes on as it began
-            sampling = replace(sampling, seed=self._rng.getrandbits(SEED_BITS))
-        shape = scoring_shape(message, self._cache.rule)
-        return Request(
-            rid=message.rid,
-            tokens=message.prompt_ids[:],
-            prompt_len=len(message.prompt_ids),
-            max_known=max_known(message, self._context_len),
-            sampling=sampling,
-            stop_ids=frozenset(sampling.stop_token_ids),
-            namespace=message.namespace + self._cache.rule.namespace(shape),
-            shape=shape,
-            top_logprobs=message.top_logprobs,
-            priority=message.priority,
-            logprob_ids=message.logprob_ids,
-            to_score=first_to_score(message),
-            arrival=self._arrivals,
-            arrived=now,
-            known=len(message.prompt_ids),
-        )
+        if 0 <= limit <= queued and not self._displace(self._arrivals.priority(message)):
+            raise Overloaded(queue_full(queued, limit).message)
+        return self._arrivals.make(message, now)
+
+    def _displace(self, priority: int) -> bool:
+        """Ends the least of the waiting requests, if it is of less priority and never ran."""
+        least = self._waiting.tail
+        if least is None or least.priority >= priority or least.was_admitted:
+            return False
+        end = queue_full(len(self._waiting), self._settings.max_queued)
+        self._events.append(self._finish(least, end))
+        return True
+
+    def _give_way(self) -> bool:
+        """Preempt a request that a waiting one outranks by enough, if that lacks slot or pages.
+        False: to be done when no step is in flight."""
+        waiting = self._admitter.lacking if self._settings.priorities else None
+        if waiting is None or waiting.state is not RequestState.WAITING:
+            return True
+        gap = self._settings.preempt_gap
+        victim = choose_outranked(self._running.requests, waiting.priority, gap)
+        if victim is None or self._admitter.is_following(waiting, self._running):
+            return True
+        if self._records:
+            return False
+        self._preempt(victim)
+        return True
 
     def _make_room(self, short: Request) -> None:
         """Preempt a request, or end `short` when there is no other (rule T45)."""
@@ -254,6 +268,7 @@ class Scheduler:
             self._events.append(self._finish(short, error))
         else:
             self._preempt(victim)
+            self._estimate.preempted(self._running)
 
     def _preempt(self, request: Request) -> None:
         """Back to the queue with all its tokens; the tree keeps its full pages (rule T43)."""
@@ -265,7 +280,6 @@ class Scheduler:
         request.next = request.computed = request.hit = 0
         self._waiting.push(request)
         self._counters.preempted()
-        self._estimate.preempted(self._running)
 
     def _add_rows(self, builder: StepBuilder, rows: Rows) -> None:
         """Rows of running requests. One that gets none keeps its cursor (rule T38)."""

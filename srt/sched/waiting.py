@@ -35,6 +35,16 @@ class WaitingQueue:
     def __iter__(self) -> Iterator[Request]:
         return iter(self._requests)
 
+    @property
+    def head(self) -> Request | None:
+        """The oldest of the highest priority."""
+        return self._requests[0] if self._requests else None
+
+    @property
+    def tail(self) -> Request | None:
+        """The youngest of the lowest priority."""
+        return self._requests[-1] if self._requests else None
+
     def push(self, request: Request) -> None:
         place = bisect_left(self._requests, _place(request), key=_place)
         self._requests.insert(place, request)

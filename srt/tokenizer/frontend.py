@@ -22,7 +22,14 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
 
-from ..errors import BadRequest, InvariantBroken, Overloaded, TreadleError, WorkerLost
+from ..errors import (
+    BadRequest,
+    InvariantBroken,
+    NotAdmitted,
+    Overloaded,
+    TreadleError,
+    WorkerLost,
+)
 from ..messages import (
     AbortRequest,
     Failed,
@@ -80,6 +87,7 @@ class Frontend:
         self.serving = asyncio.Event()  # set once, when requests are accepted
         self.capacity: Ready | None = None  # the scheduler's, once serving
         self.stopping = asyncio.Event()  # set once, by Shutdown or the loss of the engine
+        self.hurried = asyncio.Event()  # set by a second Shutdown: what runs may not end
         self.last_output_at = time.monotonic()
 
     @property
@@ -121,7 +129,7 @@ class Frontend:
         if self.state is ServingState.DEAD:
             raise WorkerLost(f"the engine is gone: {self.lost}")
         if self.state is not ServingState.SERVING:
-            raise Overloaded(f"the server is {self.state.value}; try again or elsewhere")
+            raise NotAdmitted(f"the server is {self.state.value}; try again or elsewhere")
 
     def abort(self, rid: str, message: str, *, is_prefix: bool = False) -> int:
         """Ends, with finish reason "abort", the choices whose own id, prompt's id or HTTP
@@ -169,7 +177,9 @@ class Frontend:
             await self._idle.wait()
 
     def drain(self) -> None:
-        """Accept no more; what runs may end."""
+        """Accept no more; what runs may end, unless this is said a second time."""
+        if self.state is ServingState.DRAINING:
+            self.hurried.set()
         if self.state is not ServingState.DEAD:
             self.state = ServingState.DRAINING
         self.stopping.set()
@@ -323,4 +333,6 @@ class Frontend:
 
 def _error_of(finish: Finish) -> TreadleError:
     kind = _ERRORS.get(finish.status, TreadleError)
+    if kind is Overloaded and not finish.was_admitted:
+        kind = NotAdmitted
     return kind(finish.message or "the engine could not run the request")

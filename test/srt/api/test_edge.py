@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from test.serving import Bench, serving
-from treadle.srt.config import NetSection
+from treadle.srt.config import ApiSection, NetSection
 
 BODY = {"text": "a"}
 
@@ -40,6 +40,55 @@ async def test_health_and_metrics_need_no_key():
         for path in ("/health", "/health_generate", "/ready", "/ping", "/metrics"):
             assert (await bench.client.get(path)).status_code == 200
         assert (await bench.client.get("/v1/models")).status_code == 401
+
+
+KEYS = {"user": NetSection(api_key="user"), "none": NetSection()}
+
+
+@pytest.mark.parametrize(
+    ("net", "key", "control", "generate"),
+    [
+        ("user", "", 401, 401),
+        ("user", "user", 403, 200),
+        ("user", "admin", 200, 200),
+        ("user", "wrong", 401, 401),
+        ("none", "", 401, 200),
+        ("none", "admin", 200, 200),
+        ("none", "wrong", 403, 200),
+    ],
+)
+async def test_control_routes_need_the_admin_key_where_there_is_one(
+    net: str, key: str, control: int, generate: int
+):
+    async with serving(net=KEYS[net], api=ApiSection(admin_api_key="admin")) as bench:
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        for path, status in (("/flush_cache", control), ("/generate", generate)):
+            answer = await bench.client.post(path, json=BODY, headers=headers)
+            assert answer.status_code == status
+        stop = {"abort_all": True}
+        answer = await bench.client.post("/abort_request", json=stop, headers=headers)
+        assert answer.status_code == (403 if generate == 200 != control else control)
+        one = await bench.client.post("/abort_request", json={"rid": "x"}, headers=headers)
+        assert one.status_code == generate
+
+
+async def test_pages_of_other_origins_may_call_only_when_the_server_says_so():
+    asking = {"origin": "http://page", "access-control-request-method": "POST"}
+    async with serving(net=NetSection(api_key="key")) as bench:
+        assert (await bench.client.options("/generate", headers=asking)).status_code == 405
+        answer = await bench.client.get("/health", headers=asking)
+        assert "access-control-allow-origin" not in answer.headers
+    api = ApiSection(cors_origins="http://page, http://other")
+    async with serving(net=NetSection(api_key="key"), api=api) as bench:
+        answer = await bench.client.options("/generate", headers=asking)
+        assert answer.status_code == 200
+        assert answer.headers["access-control-allow-origin"] == "http://page"
+        refused = await bench.client.post("/generate", json=BODY, headers=asking)
+        assert refused.status_code == 401
+        assert refused.headers["access-control-allow-origin"] == "http://page"
+        stranger = {**asking, "origin": "http://stranger"}
+        answer = await bench.client.get("/health", headers=stranger)
+        assert "access-control-allow-origin" not in answer.headers
 
 
 async def test_request_id_is_echoed_or_given(bench: Bench):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,8 +107,12 @@ ROWS = [
     chat(400, "seed", "seed", seed=2**63),
     chat(400, "min_tokens", "min_tokens", min_tokens=-1),
     chat(400, "stream: true", "stream_options", stream_options={"include_usage": True}),
-    chat(400, "bounded, exact, off", "swa_replay", swa_replay="maybe"),
+    chat(400, "bounded, exact, canonical, off", "swa_replay", swa_replay="maybe"),
     chat(400, "at least 0", "swa_replay_slope", swa_replay_slope=-1),
+    chat(400, "at least -2147483648", "priority", priority=2**40),
+    chat(400, "above 0", "deadline_s", deadline_s=0),
+    Row(NATIVE, {"text": "a", "deadline_s": 1e9}, 400, "at most 1e+06", "deadline_s"),
+    Row(CHAT, {"messages": HI * 33_000}, 400, "at most 32768", "messages"),
     # ids
     Row(NATIVE, {"input_ids": [1, 260]}, 400, "260, which is outside the vocabulary", "input_ids"),
     Row(NATIVE, {"input_ids": [-1]}, 400, "vocabulary", "input_ids"),
@@ -175,6 +180,22 @@ async def test_body_beyond_the_limit_is_413(path: str):
         assert "1000 bytes" in chunked.json()["message"]
 
 
+async def test_the_largest_body_does_not_hold_up_the_answers_of_others():
+    async with serving() as bench:
+        message = b'{"role":"user","content":"a"},'
+        count = bench.service.config.net.max_body_bytes // len(message) - 2
+        body = b'{"messages":[' + message * count + message[:-1] + b"]}"
+        posting = asyncio.create_task(bench.post(CHAT, body))
+        answers = 0
+        while not posting.done():
+            async with asyncio.timeout(10):
+                assert (await bench.client.get("/health")).status_code == 200
+            answers += 1
+            await asyncio.sleep(0)
+        assert posting.result().status_code == 400
+        assert answers > 1
+
+
 async def test_duplicate_live_rid_is_400():
     async with serving() as bench:
         jobs = {"text": ["a", "b"], "rid": ["same", "same"]}
@@ -183,16 +204,18 @@ async def test_duplicate_live_rid_is_400():
         assert response.json()["param"] == "rid"
 
 
+@pytest.mark.parametrize("was_admitted", [False, True])
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("path", [CHAT, TEXT, NATIVE])
-async def test_full_queue_is_503_with_retry_after(path: str, stream: bool):
-    engine = FakeEngine(script=refuse(503, "the queue is full"))
+async def test_full_queue_is_503_with_retry_after(path: str, stream: bool, was_admitted: bool):
+    engine = FakeEngine(script=refuse(503, "the queue is full", was_admitted=was_admitted))
     async with serving(engine) as bench:
         body = {"messages": HI, "prompt": "a", "text": "a", "stream": stream}
         response = await bench.post(path, body)
         assert response.status_code == 503
         assert "queue is full" in response.json()["error"]["message"]
         assert int(response.headers["retry-after"]) > 0
+        assert ("x-not-admitted" in response.headers) == (not was_admitted)
 
 
 @pytest.mark.parametrize("path", [CHAT, TEXT, NATIVE])

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from test.serving import Bench, hold
+from test.serving import Bench, hold, serving
+from treadle.srt.config import ApiSection
 from treadle.srt.tokenizer.encode import Tokenizer
 
 PATH = "/generate"
@@ -44,13 +45,6 @@ async def test_replay_fields_are_on_every_route(bench: Bench, mode: str):
     await bench.post("/v1/chat/completions", {"input_ids": [1], **fields})
     got = [(r.replay_mode, r.replay_slope) for r in bench.engine.requests]
     assert got == [(mode, 32)] * 3
-
-
-async def test_priority_has_no_effect_while_its_flag_is_refused(bench: Bench):
-    await bench.post(PATH, {"text": "a", "priority": 4})
-    await bench.post("/v1/completions", {"prompt": "a", "priority": 2**40})
-    await bench.post("/v1/chat/completions", {"input_ids": [1], "priority": -1})
-    assert [request.priority for request in bench.engine.requests] == [0] * 3
 
 
 async def test_rid_of_a_running_request_is_refused_until_it_ends(bench: Bench):
@@ -97,3 +91,16 @@ async def test_min_tokens_shrinks_with_a_limit_cut_by_the_context(bench: Bench):
     await bench.post(PATH, {"input_ids": [1] * 150, "sampling_params": sampling})
     (request,) = bench.engine.requests
     assert (request.sampling.max_new_tokens, request.sampling.min_new_tokens) == (50, 50)
+
+
+async def test_priority_and_the_shorter_of_two_deadlines_reach_the_scheduler():
+    api = ApiSection(request_timeout_s=60.0, queue_timeout_s=5.0)
+    async with serving(api=api) as bench:
+        for extra in ({}, {"deadline_s": 2.5, "priority": -3}, {"deadline_s": 90}):
+            assert (await bench.post("/generate", {"text": "a", **extra})).status_code == 200
+        got = [(r.priority, r.queue_timeout_s, r.timeout_s) for r in bench.engine.requests]
+        assert got == [(0, 5.0, 60.0), (-3, 5.0, 2.5), (0, 5.0, 60.0)]
+    async with serving() as bench:
+        await bench.post("/v1/completions", {"prompt": "a", "deadline_s": 2})
+        (request,) = bench.engine.requests
+        assert (request.queue_timeout_s, request.timeout_s) == (None, 2.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from test.serving import Bench, FakeEngine, hold, serving
-from treadle.srt.config import NetSection
+from treadle.srt.config import ApiSection, NetSection
 from treadle.srt.messages import Stats
 
 
@@ -32,7 +32,8 @@ async def test_server_info_has_the_last_throughput(bench: Bench):
 
 
 async def test_server_info_is_flat_and_hides_the_key():
-    async with serving(net=NetSection(api_key="secret")) as bench:
+    api = ApiSection(admin_api_key="secret too")
+    async with serving(net=NetSection(api_key="secret"), api=api) as bench:
         headers = {"x-api-key": "secret"}
         response = await bench.client.get("/server_info", headers=headers)
         assert "secret" not in response.text

@@ -1,6 +1,7 @@
 """Stand-ins for the three child processes: they speak the protocol of `boot.py`, load nothing, and
 print what happens to them as `<role> <pid> <event>` lines. The served model name says what goes
-wrong: `worker-fails`, `worker-bug`, `worker-exits`, `tokenizer-port`, `tokenizer-hangs`.
+wrong: `worker-fails`, `worker-bug`, `worker-exits`, `tokenizer-port`, `tokenizer-hangs`,
+`tokenizer-drains`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from treadle.srt.messages import Failed, Message, Progress, Ready, Shutdown
 from treadle.srt.net.ipc import Hub, Outbox
 from treadle.srt.procs.boot import Boot, run_child
 
+drained: list[Shutdown] = []
 PAGES, SLOTS = 1234, 5
 
 
@@ -44,6 +46,9 @@ def go_on(boot: Boot, message: Message, launcher: Outbox) -> bool:
     say(boot, "got-shutdown")
     if boot.config.model.served_name == "tokenizer-hangs" and boot.role == "tokenizer":
         signal.pause()
+    if boot.config.model.served_name == "tokenizer-drains" and boot.role == "tokenizer":
+        drained.append(message)
+        return len(drained) < 2
     return False
 
 

@@ -28,11 +28,13 @@ def with_model(path: Path) -> ServerConfig:
 def test_every_value_is_printed_once_and_no_secret(caplog: pytest.LogCaptureFixture):
     config = ServerConfig()
     config = replace(config, net=replace(config.net, api_key="hush"))
+    config = replace(config, api=replace(config.api, admin_api_key="hush"))
     with caplog.at_level(logging.INFO):
         log_config(config)
-    assert len(caplog.records) == 5
+    assert len(caplog.records) == 6
     assert "page_size=16" in caplog.text and "watchdog_s=300" in caplog.text
-    assert "api_key=***" in caplog.text and "hush" not in caplog.text
+    assert "admin_api_key=***" in caplog.text and " api_key=***" in caplog.text
+    assert "hush" not in caplog.text
 
 
 def test_model_that_is_not_there_is_a_config_error(tmp_path: Path):

@@ -20,7 +20,7 @@ from tokenizers.models import BPE
 from test.serving import READY, FakeEngine, refuse
 from treadle.srt.config import CacheSection, ModelSection, NetSection, ServerConfig
 from treadle.srt.errors import ConfigError, WorkerLost
-from treadle.srt.messages import Failed, Message, Ready, Shutdown
+from treadle.srt.messages import Failed, Finish, Message, Ready, Shutdown
 from treadle.srt.model_config import LayerConfig, LayerKind, ModelConfig, Rope
 from treadle.srt.net.ipc import Hub, make_endpoints
 from treadle.srt.procs.boot import Boot
@@ -147,6 +147,34 @@ async def test_failure_elsewhere_answers_everybody_and_raises(
         assert "worker0 was killed" in (await stream).text
         with pytest.raises(WorkerLost, match="worker0 was killed"):
             await task
+
+
+async def test_a_drain_lets_streams_end_until_a_second_signal_ends_them_with_an_error(
+    model_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    net = replace(NET, warmup=False)
+    async with started(model_folder, tmp_path, caplog, net) as (outside, task, client):
+        engine = outside.engine
+        engine.script = lambda engine, request: engine.emit(request.rid, b"a")
+        outside.to_process.send(READY)
+        assert isinstance(await outside.heard(), Ready)
+        bodies = [{"text": "a", "stream": True, "rid": rid} for rid in ("ends", "goes-on")]
+        streams = [asyncio.create_task(client.post("/generate", json=body)) for body in bodies]
+        async with asyncio.timeout(5):
+            while len(engine.live) < 2:
+                await asyncio.sleep(0.001)
+            outside.to_process.send(Shutdown("stop"))
+            while (await client.get("/health")).status_code != 503:
+                await asyncio.sleep(0.001)
+            refused = await client.post("/generate", json={"text": "a"})
+            assert refused.status_code == 503
+            assert refused.headers["x-not-admitted"] == "1"
+            engine.emit("ends", b"b", Finish("length"))
+            assert '"type":"length"' in (await streams[0]).text
+            outside.to_process.send(Shutdown("stop"))
+            assert "shutting down" in (await streams[1]).text
+            assert (await streams[1]).text.endswith("data: [DONE]\n\n")
+        await task
 
 
 async def test_failed_warm_up_ends_the_process(

@@ -47,6 +47,8 @@ class Setup:
     policy: str = "fcfs"
     conservativeness: float = 1.0
     overlap: bool = True
+    priorities: bool = False
+    preempt_gap: int = 10
     context_len: int = 256
     model: FakeModel = field(default_factory=FakeModel)
 
@@ -70,6 +72,8 @@ class Loop:
             policy=setup.policy,
             conservativeness=setup.conservativeness,
             overlap=setup.overlap,
+            priorities=setup.priorities,
+            preempt_gap=setup.preempt_gap,
             seed=5,
         )
         section = CacheSection(check_invariants=True)

@@ -8,7 +8,12 @@ import pytest
 
 from test.fakes import FakeModel
 from treadle.srt.messages import FROM_DEVICE, RequestId
-from treadle.srt.sched.preempt import PROGRESS_TOKENS, choose_victim, spare
+from treadle.srt.sched.preempt import (
+    PROGRESS_TOKENS,
+    choose_outranked,
+    choose_victim,
+    spare,
+)
 from treadle.srt.sched.request import Request
 
 from .conftest import Loop, MakeLoop
@@ -157,9 +162,87 @@ def test_requests_that_do_not_fit_together_all_finish(make_loop: MakeLoop):
 
 
 def test_an_important_request_is_not_the_victim(make_loop: MakeLoop):
-    loop = make_loop(model=MODEL, num_pages=13, conservativeness=0.01, overlap=False)  # T42
+    loop = make_loop(
+        model=MODEL, num_pages=13, conservativeness=0.01, overlap=False, priorities=True
+    )
     loop.add("a", range(20), max_new_tokens=20)
-    loop.add("b", range(100, 116), max_new_tokens=20, priority=1)
+    loop.add("b", range(100, 116), max_new_tokens=20, priority=1)  # T42
     while loop.counters()["preemptions"] == 0:
         loop.step()
     assert [request.rid for request in loop.scheduler._running] == ["b"]
+
+
+def test_only_those_outranked_by_more_than_the_gap_make_place():
+    low, near, even = running(priority=0), running(priority=3), running(priority=5)
+    assert choose_outranked([even, near, low], 5, 1) is low  # T42
+    assert choose_outranked([even, near], 5, 1) is near
+    assert choose_outranked([even, near], 5, 2) is None
+    assert choose_outranked([running(priority=9)], 5, 0) is None
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_an_important_request_takes_a_place_and_the_other_resumes(
+    make_loop: MakeLoop, overlap: bool
+):
+    options = {"model": MODEL, "max_running": 2, "overlap": overlap, "priorities": True}
+    loop = make_loop(preempt_gap=10, **options)
+    first = loop.add("a", range(20), max_new_tokens=40)
+    loop.add("b", range(100, 120), max_new_tokens=40, priority=1)
+    for _ in range(6):
+        loop.step()
+    loop.add("c", range(200, 220), max_new_tokens=5, priority=11)
+    while "c" not in loop.done:
+        loop.step()
+    assert not {"a", "b"} & set(loop.done)
+    assert loop.counters()["preemptions"] == 1  # "b" is outranked by 10 only
+    loop.drain()
+    assert loop.text["a"] == MODEL.oracle(first.prompt_ids, first.sampling, 256).token_ids
+
+
+def test_an_important_request_takes_the_pages_that_it_needs(make_loop: MakeLoop):
+    loop = make_loop(model=MODEL, num_pages=30, overlap=False, priorities=True, preempt_gap=0)
+    for i in range(3):
+        loop.add(str(i), range(100 * i, 100 * i + 24), max_new_tokens=40)
+    for _ in range(4):
+        loop.step()
+    loop.add("c", range(400, 470), max_new_tokens=10, priority=1)
+    for _ in range(25):
+        loop.step()
+    assert "c" in loop.done
+    loop.drain()
+    assert all(len(loop.text[str(i)]) == 40 for i in range(3))
+
+
+def test_priority_has_no_effect_when_the_server_does_not_honour_it(make_loop: MakeLoop):
+    loop = make_loop(model=MODEL, max_running=1, overlap=False, preempt_gap=0)
+    loop.add("a", range(20), max_new_tokens=20)
+    loop.step()
+    for rid, priority in (("b", 0), ("c", 99)):
+        loop.add(rid, range(30), max_new_tokens=4, priority=priority)
+    loop.drain()
+    assert list(loop.done) == ["a", "b", "c"]
+
+
+def test_the_less_important_never_takes_a_place(make_loop: MakeLoop):
+    loop = make_loop(model=MODEL, max_running=1, overlap=False, priorities=True, preempt_gap=0)
+    loop.add("a", range(20), max_new_tokens=20, priority=5)
+    loop.step()
+    loop.add("b", range(30), max_new_tokens=4, priority=5)
+    loop.add("c", range(40), max_new_tokens=4, priority=4)
+    loop.drain()
+    assert list(loop.done) == ["a", "b", "c"]
+    assert loop.counters()["preemptions"] == 0
+
+
+def test_a_full_queue_gives_the_place_of_the_least_to_the_more_important(make_loop: MakeLoop):
+    loop = make_loop(model=MODEL, max_running=1, max_queued=1, overlap=False, priorities=True)
+    loop.add("a", range(20), max_new_tokens=20)
+    loop.step()
+    loop.add("b", range(30), max_new_tokens=4)
+    loop.add("c", range(40), max_new_tokens=4)
+    loop.add("d", range(50), max_new_tokens=4, priority=1)
+    refused = {rid: loop.done[rid].finish for rid in ("b", "c")}
+    assert all("the queue is full" in end.message for end in refused.values())
+    assert all(end.status == 503 and not end.was_admitted for end in refused.values())
+    loop.drain()
+    assert len(loop.text["d"]) == 4

@@ -50,6 +50,8 @@ def random_setup(case: int) -> Setup:
         policy=POLICIES[case % 5],
         conservativeness=rng.choice((0.01, 0.3)) if is_tight else 1.0,
         overlap=case % 2 == 0,
+        priorities=case % 4 < 2,
+        preempt_gap=case % 7,
         context_len=80,
         model=FakeModel(stop_rate=0.02, nan_rate=0.001),
     )
@@ -95,7 +97,7 @@ class Traffic:
             replay_mode=rng.choice((None, None, "bounded", "exact", "canonical", "off")),
             top_logprobs=rng.choice((None, None, 0)),
             logprob_start=rng.choice((None, None, 0, rng.randint(0, len(prompt)))),
-            priority=rng.choice((0, 0, 0, 1)),
+            priority=rng.choice((0, 0, 0, 1, 20)),
         )
 
     def live(self) -> list[str]:
