@@ -34,6 +34,7 @@ from treadle.srt.messages import (
     FlushDone,
     GenerateRequest,
     Message,
+    PromptOutput,
     Ready,
     RequestOutput,
     Stats,
@@ -45,6 +46,7 @@ from treadle.srt.messages import (
 from treadle.srt.metrics import HttpMetrics, RequestMetrics
 from treadle.srt.net.ipc import Outbox
 from treadle.srt.net.wire import encode
+from treadle.srt.scores import PromptScores
 from treadle.srt.tokenizer.chat import ChatTemplate
 from treadle.srt.tokenizer.encode import Tokenizer
 from treadle.srt.tokenizer.frontend import Frontend
@@ -157,6 +159,7 @@ class FakeEngine:
         if isinstance(message, GenerateRequest):
             self.live[message.rid] = message
             self.counts[message.rid] = 0
+            self._score(message)
             self.script(self, message)
         elif isinstance(message, AbortRequest):
             self._abort(message)
@@ -183,7 +186,9 @@ class FakeEngine:
         usage = Usage(len(request.prompt_ids), self.counts[rid], self.cached, self.replayed)
         logprobs: tuple[TokenLogprob | None, ...] = ()
         if request.top_logprobs is not None:
-            logprobs = tuple(self._logprob(token, request.top_logprobs) for token in ids)
+            chosen = tuple(-2.0 - i for i in range(len(request.logprob_ids)))
+            top = request.top_logprobs
+            logprobs = tuple(replace(self._logprob(token, top), chosen=chosen) for token in ids)
         output = RequestOutput(request.rid, tuple(ids), usage, finish, logprobs, queue_s=0.25)
         self.put(TokenOutput((output,)))
         if finish is not None:
@@ -207,6 +212,24 @@ class FakeEngine:
     def _logprob(self, token: int, num_top: int) -> TokenLogprob:
         tops = tuple((token + i) % VOCAB_SIZE for i in range(num_top))
         return TokenLogprob(-0.5, tops, tuple(-0.5 - i for i in range(num_top)))
+
+    def _score(self, request: GenerateRequest) -> None:
+        """Prompt tokens in chunks of three: token t has logprob -t - 1, the ids after it and those
+        asked for less by one each."""
+        if request.logprob_start is None:
+            return
+        first = max(request.logprob_start, 1)
+        for start in range(first, len(request.prompt_ids), 3):
+            tokens = request.prompt_ids[start : start + 3]
+            top, ids = range(request.top_logprobs or 0), range(len(request.logprob_ids))
+            scores = PromptScores(
+                array("d", [-t - 1.0 for t in tokens]),
+                array("i", [1] * len(tokens)),
+                array("i", [(t + i) % VOCAB_SIZE for t in tokens for i in top]),
+                array("d", [-t - 1.0 - i for t in tokens for i in top]),
+                array("d", [-t - 2.0 - i for t in tokens for i in ids]),
+            )
+            self.put(TokenOutput((), (PromptOutput(request.rid, start, scores),)))
 
 
 @dataclass(slots=True, eq=False)

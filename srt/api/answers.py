@@ -109,11 +109,20 @@ class AnswerBase(msgspec.Struct, kw_only=True):
     model: str
 
 
+class PromptEntry(msgspec.Struct, kw_only=True):
+    """Of a prompt token or one that was likelier, under its id as text. Rank 1 is the likeliest."""
+
+    logprob: float
+    rank: int
+    decoded_token: str
+
+
 class ChatCompletion(AnswerBase, kw_only=True):
     object: Literal["chat.completion"]
     choices: list[ChatChoice]
     usage: UsageBody
     metadata: dict[str, Any]
+    prompt_logprobs: list[dict[str, PromptEntry] | None] | None = None
     prompt_token_ids: list[int] | None = None
 
 
@@ -134,6 +143,7 @@ class TextLogprobs(msgspec.Struct, kw_only=True):
 class TextChoice(ChoiceBase, kw_only=True):
     text: str
     logprobs: TextLogprobs | None
+    prompt_logprobs: list[dict[str, PromptEntry] | None] | None = None
     prompt_token_ids: list[int] | None = None
 
 
@@ -146,6 +156,8 @@ class TextCompletion(AnswerBase, kw_only=True):
 
 
 class NativeMeta(msgspec.Struct, kw_only=True):
+    """Logprobs are `[logprob, id, text]`; those of a prompt are in the first and the last event."""
+
     id: str
     finish_reason: dict[str, Any] | None
     prompt_tokens: int
@@ -158,6 +170,10 @@ class NativeMeta(msgspec.Struct, kw_only=True):
     first_token_latency: float | None = None
     output_token_logprobs: list[Any] | None = None
     output_top_logprobs: list[Any] | None = None
+    output_token_ids_logprobs: list[Any] | None = None
+    input_token_logprobs: list[Any] | None = None
+    input_top_logprobs: list[Any] | None = None
+    input_token_ids_logprobs: list[Any] | None = None
 
 
 class NativeAnswer(msgspec.Struct, kw_only=True):

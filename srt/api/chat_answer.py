@@ -18,6 +18,7 @@ from ..tokenizer.generation import Generation
 from .chat_output import CallStart, ChatOutput, ChatText, OutputEvent, OutputRules, whole
 from .logprobs import chat_content
 from .openai_common import Frame, Members
+from .scoring import prompt_logprobs
 from .service import WEIGHT_VERSION
 
 _NULL = b"null"
@@ -41,6 +42,9 @@ class ChatAnswer:
         body["metadata"] = {"weight_version": WEIGHT_VERSION}
         if self._frame.plan.has_token_ids:
             body["prompt_token_ids"] = self._prompt_token_ids()
+        top, log = self._frame.plan.prompt_top, self._generation.choices[0].scores
+        if top is not None and log is not None:
+            body["prompt_logprobs"] = prompt_logprobs(self._tokenizer, log, top)
         return body
 
     def _push(self, delta: Delta) -> list[OutputEvent]:
@@ -73,7 +77,7 @@ class ChatAnswer:
     def _logprobs(self, delta: Delta) -> Members | None:
         if not self._frame.plan.has_logprobs:
             return None
-        return {"content": chat_content(self._tokenizer, delta)}
+        return {"content": chat_content(self._tokenizer, delta, self._frame.plan.num_top)}
 
     def _prompt_token_ids(self) -> list[int]:
         return self._generation.choices[0].request.prompt_ids.tolist()

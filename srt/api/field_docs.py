@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 
 from .chat_reasoning import EFFORTS
 from .generating import MAX_DEADLINE_S, MAX_PRIORITY, MAX_REPLAY_SLOPE
-from .sampling import INT32_MAX, INT64, MAX_CHOICES, MAX_STOPS, MAX_TOP_LOGPROBS
+from .sampling import (
+    INT32_MAX,
+    INT64,
+    MAX_CHOICES,
+    MAX_NATIVE_TOP,
+    MAX_STOPS,
+    MAX_TOP_LOGPROBS,
+)
+from .scoring import MAX_LOGPROB_IDS
 
 Limits = Mapping[str, object]
 
@@ -84,9 +92,15 @@ FIELDS = {
     "top_logprobs": count(
         "Likeliest tokens per position; needs `logprobs`.", minimum=0, maximum=MAX_TOP_LOGPROBS
     ),
-    "top_logprobs_num": count(
-        "Likeliest tokens per position.", minimum=0, maximum=MAX_TOP_LOGPROBS
+    "top_logprobs_num": count("Likeliest tokens per position.", minimum=0, maximum=MAX_NATIVE_TOP),
+    "token_ids_logprob": FieldDoc(
+        f"Further ids whose logprobs are wanted per position, at most {MAX_LOGPROB_IDS}.",
     ),
+    "prompt_logprobs": count(
+        "Likeliest tokens of each position of the prompt; not in streams.",
+        minimum=0, maximum=MAX_TOP_LOGPROBS,
+    ),
+    "echo": FieldDoc("Begin the text, and the lists of `logprobs`, with the prompt."),
     "return_logprob": FieldDoc("Answer with log-probabilities."),
     "logprob_start_len": count("First prompt position with one; -1: output only.", minimum=-1),
     "return_text_in_logprobs": FieldDoc("Also the text of each token."),

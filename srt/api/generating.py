@@ -119,6 +119,8 @@ class JobOptions:
     scope: Scope
     top_logprobs: int | None
     is_streaming: bool
+    logprob_start: int | None = None  # first prompt token with a logprob; None: output only
+    logprob_ids: tuple[int, ...] = ()
 
 
 def make_job(
@@ -142,6 +144,8 @@ def make_job(
         priority=scope.priority,
         queue_timeout_s=_limit(api.queue_timeout_s),
         timeout_s=min(limits) if limits else None,
+        logprob_start=options.logprob_start,
+        logprob_ids=array("i", options.logprob_ids),
     )
     interval = 0
     if options.is_streaming:

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from ..errors import NotSupported
-from .reading import decode
 from .schema import SamplingFields
 
 OFF: tuple[object, ...] = (None, False, 0, "", [], {})
@@ -82,23 +81,21 @@ class OpenAILater(CommonLater, kw_only=True):
     use_beam_search: Any = None
     return_meta_info: Any = None
     return_cached_tokens_details: Any = None
-    echo: Any = None
     suffix: Any = None
     functions: Any = None
     prediction: Any = None
+
+
+class ChatLater(OpenAILater, kw_only=True):
+    echo: Any = None
 
 
 class NativeLater(CommonLater, kw_only=True):
     image_data: Any = None
     audio_data: Any = None
     video_data: Any = None
-    token_ids_logprob: Any = None
     return_prompt_token_ids: Any = None
     use_beam_search: Any = None
-
-
-class PromptLogprobs(msgspec.Struct, kw_only=True):
-    prompt_logprobs: int | bool | None = None
 
 
 def refuse(data: bytes, fields: type[CommonLater]) -> None:
@@ -106,13 +103,6 @@ def refuse(data: bytes, fields: type[CommonLater]) -> None:
     for name, value in msgspec.structs.asdict(msgspec.json.decode(data, type=fields)).items():
         if value not in OFF:
             raise not_supported(name)
-
-
-def refuse_prompt_logprobs(data: bytes) -> None:
-    """Here 0 is not off: it asks for the prompt's own tokens. Raises BadRequest, NotSupported."""
-    value = decode(data, PromptLogprobs).prompt_logprobs
-    if value is not None and value is not False:
-        raise not_supported("prompt_logprobs")
 
 
 def refuse_sampling(fields: SamplingFields, where: str) -> None:

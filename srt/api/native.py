@@ -19,12 +19,12 @@ from .answering import collect, stream
 from .bodies import JsonResponse
 from .generating import JobOptions, check_outputs, make_job, new_rid, read_scope, while_connected
 from .later import NativeLater, refuse
-from .logprobs import Triples
 from .native_batch import Batch, Row, read_batch
 from .native_events import NativeEvents, NativeResult
 from .reading import decode, read_body
 from .sampling import NATIVE
 from .schema import GenerateBody
+from .scoring import check_logprob_ids, check_scores, spell
 from .service import Service
 
 
@@ -46,15 +46,21 @@ class GenerateRoute:
             raise BadRequest("n must be the same in a batch", param="sampling_params.n")
         check_outputs(sum(option.sampling.n for option in options), "sampling_params.n")
         jobs = await while_connected(request, self._jobs(batch, options))
+        check_scores(jobs)
         is_streaming = bool(body.stream)
         generation = service.frontend.submit(jobs, rid=rid, is_streaming=is_streaming)
-        triples = Triples(service.tokenizer if body.return_text_in_logprobs else None)
-        results = [NativeResult(choice, triples, arrived_at) for choice in generation.choices]
+        tokenizer = service.tokenizer if body.return_text_in_logprobs else None
+        results = [NativeResult(choice, tokenizer, arrived_at) for choice in generation.choices]
         is_list = batch.is_list or len(results) > 1
         if is_streaming:
             return await stream(request, generation, NativeEvents(results, has_index=is_list))
-        bodies = [results[d.index].body(d) for d in await collect(request, generation)]
-        return JsonResponse(bodies if is_list else bodies[0])
+        deltas = await collect(request, generation)
+
+        def answer() -> JsonResponse:
+            bodies = [results[delta.index].body(delta) for delta in deltas]
+            return JsonResponse(bodies if is_list else bodies[0])
+
+        return await spell(generation, answer)
 
     def _options(self, body: GenerateBody, row: Row, request: Request) -> JobOptions:
         return JobOptions(
@@ -62,6 +68,8 @@ class GenerateRoute:
             scope=read_scope(body, request, row.extra_key),
             top_logprobs=row.top_logprobs,
             is_streaming=bool(body.stream),
+            logprob_start=row.logprob_start,
+            logprob_ids=check_logprob_ids(self._service.limits, row.logprob_ids),
         )
 
     async def _jobs(self, batch: Batch, options: list[JobOptions]) -> list[PromptJob]:

@@ -11,8 +11,9 @@ from typing import TypeVar, cast
 from ..errors import BadRequest
 from .generating import check_outputs
 from .later import not_supported
-from .sampling import top_logprobs
+from .sampling import MAX_NATIVE_TOP, top_logprobs
 from .schema import GenerateBody, SamplingFields
+from .scoring import check_start
 
 T = TypeVar("T")
 
@@ -30,6 +31,8 @@ class Row:
     rid: str
     extra_key: str | None
     top_logprobs: int | None
+    logprob_start: int | None
+    logprob_ids: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,12 @@ def read_batch(body: GenerateBody) -> Batch:
     keys = _spread(body.extra_key, size, "extra_key")
     wants = _spread(body.return_logprob, size, "return_logprob")
     tops = _spread(body.top_logprobs_num, size, "top_logprobs_num")
-    for start in _spread(body.logprob_start_len, size, "logprob_start_len"):
-        _check_start(start)
+    starts = _spread(body.logprob_start_len, size, "logprob_start_len")
+    chosen = _logprob_ids(body.token_ids_logprob, size)
     rows = []
     for i, (text, ids, path) in enumerate(prompts):
-        top = top_logprobs(tops[i], "top_logprobs_num")
+        top = top_logprobs(tops[i], "top_logprobs_num", MAX_NATIVE_TOP)
+        start = check_start(starts[i])
         rows.append(
             Row(
                 text,
@@ -64,6 +68,8 @@ def read_batch(body: GenerateBody) -> Batch:
                 rids[i] or "",
                 keys[i],
                 (top or 0) if wants[i] else None,
+                start if wants[i] else None,
+                chosen[i] if wants[i] else [],
             )
         )
     return Batch(rows, is_list)
@@ -97,13 +103,17 @@ def _check_filled(items: list[T], name: str) -> None:
         raise BadRequest(f"{name} must not be empty", param=name)
 
 
-def _check_start(start: int | None) -> None:
-    if start is not None and start < -1:
-        raise BadRequest(
-            f"logprob_start_len must be -1 (output only), got {start}", param="logprob_start_len"
-        )
-    if start is not None and start >= 0:
-        raise not_supported("logprob_start_len", "logprobs of the prompt")
+def _logprob_ids(asked: list[int | list[int]] | None, size: int) -> list[list[int]]:
+    """One list of ids for all prompts, or a list of lists."""
+    items = asked or []
+    if all(isinstance(item, int) for item in items):
+        return [cast(list[int], items)] * size
+    if not all(isinstance(item, list) for item in items):
+        raise BadRequest("token_ids_logprob mixes ids with lists of ids", param="token_ids_logprob")
+    rows: list[list[int] | None] = _spread(
+        cast("list[list[int]]", items), size, "token_ids_logprob"
+    )
+    return [ids or [] for ids in rows]
 
 
 def _spread(value: T | list[T] | None, size: int, name: str) -> list[T | None]:

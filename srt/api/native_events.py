@@ -12,24 +12,30 @@ import orjson
 
 from ..net.sse import DATA, END
 from ..tokenizer.choice import Choice, Delta
+from ..tokenizer.encode import Tokenizer
 from ..tokenizer.trail import Ending
 from .logprobs import Triples
+from .scoring import native_members
 from .service import WEIGHT_VERSION
 
 
 class NativeResult:
     """One choice: `body` spells it whole, `event_members` spells what has come so far."""
 
-    def __init__(self, choice: Choice, triples: Triples, arrived_at: float) -> None:
+    def __init__(self, choice: Choice, tokenizer: Tokenizer | None, arrived_at: float) -> None:
+        """`tokenizer` None leaves the texts of logprobs null."""
         self._choice = choice
-        self._triples = triples
+        self._triples = Triples(tokenizer, choice.request.logprob_ids)
         self._arrived_at = arrived_at
         self._has_logprobs = choice.request.top_logprobs is not None
         self._has_tops = bool(choice.request.top_logprobs)
+        self._has_chosen = self._has_logprobs and len(choice.request.logprob_ids) > 0
+        self._is_first_event = True
         self._text = bytearray()
         self._ids = bytearray()
         self._logprobs = bytearray()
         self._tops = bytearray()
+        self._chosen = bytearray()
 
     def body(self, delta: Delta) -> dict[str, object]:
         meta = self._meta(delta)
@@ -37,6 +43,10 @@ class NativeResult:
             meta["output_token_logprobs"] = self._triples.tokens(delta)
         if self._has_tops:
             meta["output_top_logprobs"] = self._triples.tops(delta)
+        if self._has_chosen:
+            meta["output_token_ids_logprobs"] = self._triples.chosen_lists(delta)
+        if self._choice.scores is not None:
+            meta |= native_members(self._choice.scores, self._triples)
         return {"text": delta.text, "output_ids": delta.token_ids, "meta_info": meta}
 
     def event_members(self, delta: Delta) -> bytes:
@@ -50,8 +60,21 @@ class NativeResult:
         if self._has_tops:
             _append(self._tops, self._triples.tops(delta))
             meta += _member(b"output_top_logprobs", self._tops)
+        if self._has_chosen:
+            _append(self._chosen, self._triples.chosen_lists(delta))
+            meta += _member(b"output_token_ids_logprobs", self._chosen)
+        meta += self._prompt_members(delta)
         parts = (b'"text":"', self._text, b'","output_ids":[', self._ids, b'],"meta_info":', meta)
         return b"".join((*parts, b"}"))
+
+    def _prompt_members(self, delta: Delta) -> bytes:
+        """In the first event, for clients that wait for it, and in the last, for those that keep
+        only that one: a prompt may be long, and between them nothing of it changes."""
+        is_due = self._is_first_event or delta.ending is not None
+        self._is_first_event = False
+        if self._choice.scores is None or not is_due:
+            return b""
+        return b"," + orjson.dumps(native_members(self._choice.scores, self._triples))[1:-1]
 
     def _meta(self, delta: Delta) -> dict[str, object]:
         usage, now = delta.usage, time.monotonic()

@@ -23,6 +23,7 @@ from .later import not_supported
 from .openai_common import AnswerPlan, Frame, read_openai, respond
 from .sampling import CHAT, CHAT_NEW, Sampling, from_openai, showing, top_logprobs
 from .schema import ChatRequest
+from .scoring import check_scores
 from .service import Service
 from .tool_use import ToolUse, read_tools
 
@@ -35,7 +36,7 @@ class ChatRoute:
         service = self._service
         body = await read_openai(service, request, ChatRequest)
         check_features(body)
-        plan = AnswerPlan(body, has_logprobs=bool(body.logprobs))
+        plan = AnswerPlan(body, num_top=self._num_top(body))
         model = service.check_model(body.model)
         tools = read_tools(body.tools, body.tool_choice, is_parallel=body.parallel_tool_calls)
         if tools.is_forced:
@@ -45,9 +46,9 @@ class ChatRoute:
         rid = new_rid(body.rid)
         ids = await while_connected(request, self._prompt_ids(body, tools))
         rules = after_prompt(rules, service.tokenizer, ids)
-        generation = service.frontend.submit(
-            [make_job(service, ids, options)], rid=rid, is_streaming=plan.is_streaming
-        )
+        jobs = [make_job(service, ids, options)]
+        check_scores(jobs)
+        generation = service.frontend.submit(jobs, rid=rid, is_streaming=plan.is_streaming)
         kind = "chat.completion.chunk" if plan.is_streaming else "chat.completion"
         frame = Frame(service, generation, model, plan, kind)
         answer = ChatAnswer(service.tokenizer, generation, frame, rules)
@@ -56,15 +57,19 @@ class ChatRoute:
     def _options(
         self, body: ChatRequest, request: Request, plan: AnswerPlan, rules: OutputRules
     ) -> JobOptions:
-        if body.top_logprobs and not body.logprobs:
-            raise BadRequest("top_logprobs needs logprobs: true", param="top_logprobs")
-        top = top_logprobs(body.top_logprobs, "top_logprobs")
         return JobOptions(
             sampling=showing(self._sampling(body), rules.shown_ids),
             scope=read_scope(body, request, body.extra_key),
-            top_logprobs=(top or 0) if body.logprobs else None,
+            top_logprobs=plan.engine_top,
             is_streaming=plan.is_streaming,
+            logprob_start=None if plan.prompt_top is None else 0,
         )
+
+    def _num_top(self, body: ChatRequest) -> int | None:
+        if body.top_logprobs and not body.logprobs:
+            raise BadRequest("top_logprobs needs logprobs: true", param="top_logprobs")
+        top = top_logprobs(body.top_logprobs, "top_logprobs")
+        return (top or 0) if body.logprobs else None
 
     def _sampling(self, body: ChatRequest) -> Sampling:
         dialect = CHAT if body.max_completion_tokens is None else CHAT_NEW

@@ -22,9 +22,11 @@ from ..tokenizer.generation import Generation
 from .answering import EventWriter, collect, stream
 from .bodies import JsonResponse
 from .chunks import ChunkSpelling
-from .later import OpenAILater, refuse, refuse_prompt_logprobs
+from .later import ChatLater, OpenAILater, refuse
 from .reading import decode, read_body
-from .schema import OpenAIFields
+from .sampling import top_logprobs
+from .schema import ChatRequest, OpenAIFields
+from .scoring import spell
 from .service import Service
 from .usage import UsageSum
 
@@ -33,9 +35,12 @@ Members = dict[str, object]  # of a JSON object
 
 
 class AnswerPlan:
-    """Which extra facts an answer carries. Raises BadRequest for stream options alone."""
+    """Which extra facts an answer carries. Raises BadRequest for stream options alone, and for
+    prompt_logprobs out of range or of a stream.
+    """
 
-    def __init__(self, body: OpenAIFields, *, has_logprobs: bool) -> None:
+    def __init__(self, body: OpenAIFields, *, num_top: int | None) -> None:
+        """`num_top`: how many likeliest tokens of each position; None: no logprobs of output."""
         options = body.stream_options
         self.is_streaming = bool(body.stream)
         if options is not None and not self.is_streaming:
@@ -43,7 +48,24 @@ class AnswerPlan:
         self.has_usage_chunk = options is not None and bool(options.include_usage)
         self.has_running_usage = options is not None and bool(options.continuous_usage_stats)
         self.has_token_ids = bool(body.return_token_ids)
-        self.has_logprobs = has_logprobs
+        self.has_logprobs = num_top is not None
+        self.num_top = num_top or 0
+        self.prompt_top = self._prompt_top(body)  # None: no prompt_logprobs
+
+    @property
+    def engine_top(self) -> int | None:
+        """What is asked of the engine: it has one number for prompt and output."""
+        if self.prompt_top is None:
+            return self.num_top if self.has_logprobs else None
+        return max(self.num_top, self.prompt_top)
+
+    def _prompt_top(self, body: OpenAIFields) -> int | None:
+        asked = body.prompt_logprobs
+        if asked is None or asked is False:
+            return None
+        if self.is_streaming:
+            raise BadRequest("prompt_logprobs cannot be streamed", param="prompt_logprobs")
+        return top_logprobs(int(asked), "prompt_logprobs")
 
 
 class Frame:
@@ -116,8 +138,7 @@ async def read_openai(service: Service, request: Request, fields: type[Body]) ->
     service.frontend.check_serving()
     data = await read_body(request, service.config.net.max_body_bytes)
     body = decode(data, fields)
-    refuse(data, OpenAILater)
-    refuse_prompt_logprobs(data)
+    refuse(data, ChatLater if issubclass(fields, ChatRequest) else OpenAILater)
     return body
 
 
@@ -127,4 +148,5 @@ async def respond(
     """Raises what ended the generation before its first delta."""
     if is_streaming:
         return await stream(request, generation, answer)
-    return JsonResponse(answer.body(await collect(request, generation)))
+    deltas = await collect(request, generation)
+    return await spell(generation, lambda: JsonResponse(answer.body(deltas)))

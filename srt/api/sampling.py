@@ -22,7 +22,8 @@ from .schema import ChatRequest, OpenAIFields, SamplingFields
 MAX_CHOICES = 128
 MAX_STOPS = 32
 MAX_OPENAI_BIAS = 100.0
-MAX_TOP_LOGPROBS = 20
+MAX_TOP_LOGPROBS = 20  # of OpenAI
+MAX_NATIVE_TOP = 128
 INT64 = 2**63
 INT32_MAX = 2**31 - 1
 
@@ -260,10 +261,8 @@ def showing(sampling: Sampling, ids: frozenset[int]) -> Sampling:
     return replace(sampling, rules=replace(sampling.rules, shown_ids=ids)) if ids else sampling
 
 
-def top_logprobs(value: int | None, param: str) -> int | None:
-    """Raises BadRequest outside [0, 20]."""
-    if value is not None and not 0 <= value <= MAX_TOP_LOGPROBS:
-        raise BadRequest(
-            f"{param} must be at least 0 and at most {MAX_TOP_LOGPROBS}, got {value}", param=param
-        )
+def top_logprobs(value: int | None, param: str, most: int = MAX_TOP_LOGPROBS) -> int | None:
+    """Raises BadRequest outside [0, most]."""
+    if value is not None and not 0 <= value <= most:
+        raise BadRequest(f"{param} must be at least 0 and at most {most}, got {value}", param=param)
     return value

@@ -93,6 +93,7 @@ class OpenAIFields(CacheFields, kw_only=True):
     logit_bias: dict[str, float] | None = None
     seed: int | None = None
     return_token_ids: bool | None = None
+    prompt_logprobs: int | bool | None = None
 
 
 class ContentPart(msgspec.Struct, kw_only=True):
@@ -176,6 +177,7 @@ class CompletionRequest(OpenAIFields, kw_only=True):
     prompt: str | list[str | int | Ids] | None = None
     logprobs: int | None = None
     best_of: int | None = None
+    echo: bool | None = None
 
 
 class GenerateBody(CacheFields, kw_only=True):
@@ -191,6 +193,7 @@ class GenerateBody(CacheFields, kw_only=True):
     return_logprob: bool | list[bool] | None = None
     logprob_start_len: int | list[int] | None = None
     top_logprobs_num: int | list[int] | None = None
+    token_ids_logprob: list[int | Ids] | None = None
     return_text_in_logprobs: bool | None = None
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ..messages import Finish, GenerateRequest, RequestId, RequestOutput, TokenLogprob, Usage
 from .jobs import ChoiceName
+from .scores import PromptLog
 from .trail import Ending, TextTrail
 
 
@@ -38,6 +39,7 @@ class Choice:
     request: GenerateRequest
     trail: TextTrail
     arrived_at: float
+    scores: PromptLog | None = None  # of the prompt; may be shared with other choices of it
     first_at: float | None = None
     last_at: float = 0.0
     abort_message: str | None = None

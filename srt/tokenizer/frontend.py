@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -37,6 +36,7 @@ from ..messages import (
     Flush,
     FlushDone,
     Message,
+    PromptOutput,
     Ready,
     RequestId,
     RequestOutput,
@@ -51,6 +51,7 @@ from .encode import Tokenizer
 from .generation import Generation
 from .jobs import ChoiceName, PromptJob, name_choices
 from .replies import Replies
+from .scores import PromptLog
 from .stats import Meter
 from .trail import TextTrail
 
@@ -189,6 +190,7 @@ class Frontend:
         while True:
             message = await self._channel.recv()
             if isinstance(message, TokenOutput):
+                self._take_prompts(message.prompts)
                 self._take_outputs(message.outputs)
             elif isinstance(message, FlushDone | Stats):
                 self._replies.answer(message.token, message)
@@ -250,12 +252,17 @@ class Frontend:
 
     def _make_choices(self, named: Sequence[ChoiceName]) -> tuple[Choice, ...]:
         now = time.monotonic()
-        choices = []
+        choices: list[Choice] = []
+        log: PromptLog | None = None
         for index, name in enumerate(named):
             wire_rid = self._wire_rid(name.rid)
-            request = replace(name.job.request, rid=wire_rid, sampling=name.sampling())
+            request = name.request(wire_rid)
             trail = TextTrail(self._tokenizer, name.job.rules, request.sampling.min_new_tokens)
-            choices.append(Choice(name, wire_rid, index, request, trail, now))
+            if request.logprob_start is not None:
+                log = PromptLog.of(request)
+            elif name.ordinal == 0:
+                log = None
+            choices.append(Choice(name, wire_rid, index, request, trail, now, log))
         return tuple(choices)
 
     def _wire_rid(self, name: str) -> RequestId:
@@ -265,6 +272,12 @@ class Frontend:
             count += 1
             wire_rid = RequestId(f"{name}~{count}")
         return wire_rid
+
+    def _take_prompts(self, prompts: Sequence[PromptOutput]) -> None:
+        for prompt in prompts:
+            entry = self._live.get(prompt.rid)
+            if entry is not None and entry[0].scores is not None:
+                entry[0].scores.add(prompt)
 
     def _take_outputs(self, outputs: Sequence[RequestOutput]) -> None:
         now = time.monotonic()

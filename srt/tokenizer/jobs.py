@@ -44,6 +44,14 @@ class ChoiceName:
             return sampling
         return replace(sampling, seed=(sampling.seed + self.ordinal) & MAX_SEED)
 
+    def request(self, wire_rid: RequestId) -> GenerateRequest:
+        """In whole answers the first choice scores the prompt for all; a stream cannot wait for it,
+        so there each does."""
+        request = replace(self.job.request, rid=wire_rid, sampling=self.sampling())
+        if self.ordinal and self.job.interval == 0:
+            return replace(request, logprob_start=None)
+        return request
+
 
 def name_choices(jobs: Sequence[PromptJob], rid: str) -> tuple[ChoiceName, ...]:
     """All choices of an HTTP request called `rid`, prompt-major."""

@@ -20,7 +20,17 @@ POSTED: list[tuple[Endpoint, dict[str, Any]]] = [
     (table.COMPLETION, {"prompt": "a"}),
     (table.COMPLETION, {"prompt": ["a", "b"], "logprobs": 2, "return_token_ids": True}),
     (table.GENERATE, {"text": "a"}),
-    (table.GENERATE, {"text": ["a", "b"], "return_logprob": True, "top_logprobs_num": 2}),
+    (
+        table.GENERATE,
+        {
+            "text": ["a", "b"],
+            "return_logprob": True,
+            "top_logprobs_num": 2,
+            "logprob_start_len": 0,
+            "token_ids_logprob": [5],
+        },
+    ),
+    (table.COMPLETION, {"prompt": ["a", "b"], "logprobs": 2, "echo": True}),
     (table.TOKENIZE, {"prompt": "a"}),
     (table.TOKENIZE, {"prompt": ["a", "b"]}),
     (table.DETOKENIZE, {"tokens": [97]}),

@@ -23,20 +23,15 @@ CHAT_ROWS: list[tuple[str, dict[str, Any]]] = [
     ("session_params", {"session_params": {"id": "s"}}),
     ("lora_path", {"lora_path": "x"}),
     ("return_hidden_states", {"return_hidden_states": True}),
-    ("prompt_logprobs", {"prompt_logprobs": 0}),
+    ("echo", {"echo": True}),
     ("bad_words", {"bad_words": ["x"]}),
 ]  # fmt: skip
 TEXT_ROWS: list[tuple[str, dict[str, Any]]] = [
-    ("echo", {"echo": True}),
     ("suffix", {"suffix": "end"}),
     ("best_of", {"best_of": 2}),
     ("best_of", {"best_of": 2, "n": 3}),
-    ("prompt_logprobs", {"prompt_logprobs": 1}),
 ]
 NATIVE_ROWS: list[tuple[str, dict[str, Any]]] = [
-    ("logprob_start_len", {"text": "a", "logprob_start_len": 0, "return_logprob": True}),
-    ("logprob_start_len", {"text": ["a", "b"], "logprob_start_len": [-1, 3]}),
-    ("token_ids_logprob", {"text": "a", "token_ids_logprob": [1]}),
     ("image_data", {"text": "a", "image_data": "x"}),
     ("input_embeds", {"input_embeds": [[0.1]]}),
     ("sampling_params.json_schema", {"text": "a", "sampling_params": {"json_schema": "{}"}}),

@@ -41,5 +41,5 @@ def test_tokens_without_logprobs_are_left_out():
 def test_sampled_token_is_always_among_the_top_ones_of_completions():
     spoken = CompletionLogprobs(TOKENIZER)
     body = spoken.take(delta((104, TokenLogprob(-3.0, (105,), (-0.1,)))))
-    assert body["top_logprobs"] == [{"h": -3.0, "i": -0.1}]
-    assert spoken.take(delta((105, TokenLogprob(-1.0))))["text_offset"] == [1]
+    assert body.top_logprobs == [{"h": -3.0, "i": -0.1}]
+    assert spoken.take(delta((105, TokenLogprob(-1.0)))).text_offset == [1]

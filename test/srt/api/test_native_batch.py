@@ -32,7 +32,18 @@ def test_one_value_is_for_all_and_a_list_is_per_prompt():
 
 
 def test_no_logprobs_unless_returned():
-    assert read(text="a", top_logprobs_num=5).rows[0].top_logprobs is None
+    (row,) = read(text="a", top_logprobs_num=5, logprob_start_len=0, token_ids_logprob=[3]).rows
+    assert (row.top_logprobs, row.logprob_start, row.logprob_ids) == (None, None, [])
+
+
+def test_starts_and_asked_ids_are_for_all_or_for_each():
+    fields = {"text": ["a", "b"], "return_logprob": True}
+    rows = read(**fields, logprob_start_len=[-1, 1], token_ids_logprob=[3, 4]).rows
+    assert [row.logprob_start for row in rows] == [None, 1]
+    assert [row.logprob_ids for row in rows] == [[3, 4], [3, 4]]
+    rows = read(**fields, logprob_start_len=0, token_ids_logprob=[[], [4]]).rows
+    assert [row.logprob_start for row in rows] == [0, 0]
+    assert [row.logprob_ids for row in rows] == [[], [4]]
 
 
 @pytest.mark.parametrize(
@@ -41,8 +52,10 @@ def test_no_logprobs_unless_returned():
         ({"text": "a", "rid": ["x", "y"]}, "rid"),
         ({"text": ["a"], "top_logprobs_num": [1, 2]}, "top_logprobs_num"),
         ({"text": "a", "logprob_start_len": -2}, "logprob_start_len"),
-        ({"text": "a", "top_logprobs_num": 21}, "top_logprobs_num"),
+        ({"text": "a", "top_logprobs_num": 129}, "top_logprobs_num"),
         ({"text": "a", "return_logprob": []}, "return_logprob"),
+        ({"text": "a", "token_ids_logprob": [1, [2]]}, "token_ids_logprob"),
+        ({"text": ["a", "b"], "token_ids_logprob": [[1]]}, "token_ids_logprob"),
     ],
 )
 def test_mistakes_name_the_field(fields: dict[str, object], param: str):
