@@ -59,6 +59,7 @@ class SchedSection:
     preempt_gap: int = 10  # a waiting request of so much more priority takes a running one's place
     conservativeness: float = 1.0
     overlap: bool = True  # plan one step ahead of the last commit
+    grammar_backend: str = "llguidance"  # llguidance | none: requests with grammars are refused
     seed: int = -1  # of request seeds; -1: random
     decode_log_interval: int = 40  # steps between status lines
     watchdog_s: float = 300.0  # a step longer than this ends the replica

@@ -5,6 +5,7 @@ raw little-endian int32 and float64 frames beside the JSON frame, because long l
 one thing that costs.
 
     tokenizer --GenerateRequest, AbortRequest, AbortAll, Flush, StatsRequest--> scheduler
+    tokenizer --TokenBytes, once, before the first grammar--------------------> scheduler
     tokenizer <--TokenOutput, FlushDone, Stats-------------------------------- scheduler
     scheduler --StepPlan--> workers          scheduler <--StepResult-- worker 0
     all       --Ready, Progress, Failed--> launcher --Ready, Failed, Shutdown--> all
@@ -19,6 +20,7 @@ from enum import StrEnum
 from typing import NamedTuple, NewType
 
 from .scores import PromptScores, ScoredRows
+from .token_masks import TokenBytes, TokenMask
 
 SlotId = NewType("SlotId", int)
 RequestId = NewType("RequestId", str)
@@ -220,6 +222,7 @@ class StepPlan:
     pages: tuple[PageUpdate, ...] = ()
     scored: tuple[ScoredRows, ...] = ()
     rewinds: tuple[Rewind, ...] = ()
+    masks: tuple[TokenMask, ...] = ()
 
     def spans(self) -> Iterator[RowSpan]:
         data = self.span_data
@@ -353,6 +356,7 @@ class Shutdown:
 
 Message = (
     GenerateRequest
+    | TokenBytes
     | AbortRequest
     | AbortAll
     | Flush
@@ -370,6 +374,7 @@ Message = (
 
 TAGS: dict[str, type[Message]] = {
     "gen": GenerateRequest,
+    "token_bytes": TokenBytes,
     "abort": AbortRequest,
     "abort_all": AbortAll,
     "flush": Flush,

@@ -16,6 +16,8 @@ KNOWN = "sglang:"
 OUTSIDE = {
     "running": KNOWN + "num_running_reqs",
     "waiting": KNOWN + "num_queue_reqs",
+    "held": KNOWN + "num_grammar_queue_reqs",
+    "grammar_requests": KNOWN + "num_so_requests",
     "realtime_tokens": KNOWN + "realtime_tokens",
     "gen_throughput": KNOWN + "gen_throughput",
     "new_token_ratio": KNOWN + "new_token_ratio",

@@ -34,6 +34,7 @@ from treadle.srt.messages import (
     ids,
 )
 from treadle.srt.scores import PromptScores, ScoredRows
+from treadle.srt.token_masks import TokenMask
 
 MASK = (1 << 64) - 1
 ROOT = 0x9E3779B97F4A7C15  # context hash of the empty prefix
@@ -222,6 +223,7 @@ class FakeWorker:
         wanted = {scored.span: scored for scored in plan.scored}
         row = 0
         owned = self.in_tree() if self.in_tree is not None else ()
+        masks = {mask.slot: mask for mask in plan.masks}
         for index, span in enumerate(plan.spans()):
             count = span.end - span.start
             slot = self.slots[span.slot]
@@ -232,10 +234,11 @@ class FakeWorker:
             if span.sample:
                 if self.model.is_bad(slot.contexts[-1]):
                     bad.append(len(sampled))
-                sampled.append(self._sample(slot))
+                sampled.append(self._sample(slot, masks.pop(span.slot, None)))
                 has_logprobs = slot.reset.top_logprobs is not None
                 logprobs.append(TokenLogprob(-float(sampled[-1])) if has_logprobs else None)
         require(row == len(plan.token_ids), "token ids and spans differ in rows")
+        require(not masks, f"masks of slots {list(masks)} without a sampled span")
         self.rows_run += row
         kept = tuple(logprobs) if any(x is not None for x in logprobs) else ()
         return StepResult(plan.step, sampled, kept, tuple(bad), row, scores=tuple(scores))
@@ -332,10 +335,22 @@ class FakeWorker:
         pairs = zip(rows, scored.targets, strict=True)
         return PromptScores(array("d", [fake_logprob(row, target) for row, target in pairs]))
 
-    def _sample(self, slot: FakeSlot) -> int:
+    def _sample(self, slot: FakeSlot, mask: TokenMask | None) -> int:
+        if mask is not None:
+            slot.num_output += len(mask.forced)
         known = slot.reset.prompt_len + slot.num_output
         require(slot.next_row == known, f"sampled at row {slot.next_row} of {known} known")
         token = self.model.sample(slot.contexts[-1], slot.reset.sampling, slot.num_output)
+        if mask is not None:
+            allowed = [i for i in range(self.model.vocab_size) if allows(mask, i)]
+            require(bool(allowed), "a mask without an id")
+            if token not in allowed:
+                token = allowed[(slot.contexts[-1] >> 20) % len(allowed)]
         slot.last_token = token
         slot.num_output += 1
         return token
+
+
+def allows(mask: TokenMask, token: int) -> bool:
+    word = token // 32
+    return word < len(mask.words) and bool(mask.words[word] >> token % 32 & 1)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,12 +71,34 @@ class Inbox:
 
     def __init__(self, sock: zmq.Socket[bytes]) -> None:
         self._sock = sock
+        self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._lock = threading.Lock()  # of `_alarm`: its number may be another file's once closed
+        self._poller = zmq.Poller()
+        self._poller.register(sock, zmq.POLLIN)
+        self._poller.register(self._alarm, zmq.POLLIN)
 
     def recv(self, timeout_s: float | None = None) -> Message | None:
-        """The next message, or None after `timeout_s` (None waits for ever). Raises WireError."""
-        if not self._sock.poll(None if timeout_s is None else int(timeout_s * 1000)):
+        """The next message; None after `timeout_s` (None waits for ever) or a call of `wake`.
+        Raises WireError.
+        """
+        ready = dict(self._poller.poll(None if timeout_s is None else int(timeout_s * 1000)))
+        if self._alarm in ready:
+            os.eventfd_read(self._alarm)
+        if self._sock not in ready:
             return None
         return decode(self._sock.recv_multipart())
+
+    def wake(self) -> None:
+        """For any thread of this process: who waits in `recv`, or does so next, goes on."""
+        with self._lock:
+            if self._alarm >= 0:
+                os.eventfd_write(self._alarm, 1)
+
+    def close(self) -> None:
+        with self._lock:
+            os.close(self._alarm)
+            self._alarm = -1
+        self._sock.close()
 
     def drain(self) -> list[Message]:
         """All messages that are there now; does not wait. Raises WireError."""
@@ -132,12 +155,15 @@ class Hub:
     def __init__(self) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._sockets: list[zmq.Socket[bytes] | zmq.asyncio.Socket] = []
+        self._inboxes: list[Inbox] = []
 
     def inbox(self, address: str) -> Inbox:
         """Binds `address`. Raises ConfigError when that cannot be done."""
         sock = self._context.socket(zmq.PULL)
         self._bind(sock, address)
-        return Inbox(sock)
+        inbox = Inbox(sock)
+        self._inboxes.append(inbox)
+        return inbox
 
     def outbox(self, address: str, linger_ms: int = 0) -> Outbox:
         """Connects to `address`, which may be bound later. `linger_ms`: what `close` waits at
@@ -156,6 +182,8 @@ class Hub:
         return AsyncChannel(sock, self.outbox(peer))
 
     def close(self) -> None:
+        for inbox in self._inboxes:
+            inbox.close()
         for sock in self._sockets:
             sock.close()
         self._context.term()

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from ..cache.manager import CacheFacts, CacheManager
 from ..cache.replay import ReplayRule
 from ..errors import InvariantBroken
+from ..grammar.store import GrammarStore
 from ..log import event
 from ..messages import Ready, Shutdown
 from ..net.ipc import Hub, Inbox, Outbox
@@ -20,6 +22,8 @@ from .boot import Boot, run_child
 from .step_loop import Engine, Ports, StepLoop
 
 log = logging.getLogger(__name__)
+
+GRAMMAR_THREADS = 2  # a large grammar that compiles does not hold up the masks of others
 
 
 def serve(boot: Boot, hub: Hub, launcher: Outbox) -> None:
@@ -31,15 +35,27 @@ def serve(boot: Boot, hub: Hub, launcher: Outbox) -> None:
     if capacity is None:
         return
     sched = boot.config.sched
+    grammars = make_store(boot, ports.inbox)
     loop = StepLoop(
-        lambda: build_engine(boot, capacity), ports, sched.watchdog_s, sched.decode_log_interval
+        lambda: build_engine(boot, capacity, grammars),
+        ports,
+        sched.watchdog_s,
+        sched.decode_log_interval,
     )
     _log_capacity(boot, capacity)
     launcher.send(replace(capacity, role="scheduler", rank=0))
     loop.run()
 
 
-def build_engine(boot: Boot, capacity: Ready) -> Engine:
+def make_store(boot: Boot, inbox: Inbox) -> GrammarStore | None:
+    """Costs nothing before the first grammar: threads start with their first work."""
+    if boot.config.sched.grammar_backend == "none":
+        return None
+    threads = ThreadPoolExecutor(GRAMMAR_THREADS, thread_name_prefix="grammar")
+    return GrammarStore(boot.model_config.vocab_size, threads, inbox.wake)
+
+
+def build_engine(boot: Boot, capacity: Ready, grammars: GrammarStore | None) -> Engine:
     """Raises ConfigError for settings with which a request could never be run."""
     config = boot.config
     facts = CacheFacts(
@@ -50,7 +66,7 @@ def build_engine(boot: Boot, capacity: Ready) -> Engine:
         eviction_policy=config.cache.eviction_policy,
     )
     cache = CacheManager(facts, ReplayRule.from_config(boot.model_config, config.cache))
-    scheduler = Scheduler(config.sched, config.cache, cache, config.model.context_len)
+    scheduler = Scheduler(config.sched, config.cache, cache, config.model.context_len, grammars)
     return Engine(scheduler, cache)
 
 

@@ -34,6 +34,7 @@ from ..messages import (
 )
 from ..net.ipc import Inbox, Outbox, send_all
 from ..sched.scheduler import Scheduler
+from ..token_masks import TokenBytes
 
 log = logging.getLogger(__name__)
 
@@ -137,6 +138,8 @@ class StepLoop:
             ok, text = scheduler.flush()
             log.info(event("flush_cache", {"ok": ok}))
             self._ports.tokenizer.send(FlushDone(message.token, ok, text))
+        elif isinstance(message, TokenBytes):
+            scheduler.learn(message)
         elif isinstance(message, StatsRequest):
             self._ports.tokenizer.send(self._stats(message.token))
         elif isinstance(message, Shutdown):

@@ -72,6 +72,7 @@ class Admitter:
                 self.lacking = request
                 return
             self._enter(request, admission, now)
+            request.told = request.len  # by the slot's reset
             running.enter(request, admission.lease)
             builder.enter(_reset(request), admission.lease.pages[:])
             builder.add_span(request, end)

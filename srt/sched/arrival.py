@@ -10,9 +10,10 @@ from random import Random
 
 from ..cache.manager import CacheManager
 from ..config import SchedSection
+from ..grammar.store import Matching
 from ..messages import GenerateRequest
 from .limits import check_request, max_known
-from .request import Request
+from .request import Request, RequestState
 from .scoring import first_to_score, scoring_shape
 
 SEED_BITS = 32
@@ -37,10 +38,11 @@ class Arrivals:
         """What counts here: nothing, unless the server honours priorities."""
         return message.priority if self._settings.priorities else 0
 
-    def make(self, message: GenerateRequest, now: float) -> Request:
-        """`message` was checked."""
+    def make(self, message: GenerateRequest, now: float, matching: Matching | None) -> Request:
+        """`message` was checked; `matching` is the start of its grammar. Masks are all that workers
+        get of one."""
         self._count += 1
-        sampling = message.sampling
+        sampling = replace(message.sampling, grammar=None)
         if sampling.seed is None:  # drawn once, so that a resumed request goes on as it began
             sampling = replace(sampling, seed=self._rng.getrandbits(SEED_BITS))
         shape = scoring_shape(message, self._cache.rule)
@@ -60,4 +62,6 @@ class Arrivals:
             arrival=self._count,
             arrived=now,
             known=len(message.prompt_ids),
+            matching=matching,
+            state=RequestState.WAITING if matching is None else RequestState.HELD,
         )

@@ -19,6 +19,7 @@ ZEROES = (
     "replay_rows",
     "recomputed_rows",
     "preemptions",
+    "grammar_requests",
     PREFILL,
     CACHED,
     DECODE,
@@ -40,6 +41,10 @@ class Counters:
         self._counts[CACHED] += hit.length
         if hit.replayed:
             self._counts[f"replay_requests{{mode={request.shape.mode}}}"] += 1
+
+    def constrained(self) -> None:
+        """A request with a grammar has arrived."""
+        self._counts["grammar_requests"] += 1
 
     def preempted(self) -> None:
         self._counts["preemptions"] += 1

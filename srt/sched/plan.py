@@ -1,7 +1,8 @@
 """One step under construction: spans, their token ids, the row budget, and what the answer means.
 
-Rows of a step are decode rows first (one per request, always all of them), then longer spans as far
-as the budget goes. The budget counts every row, replayed ones too (rule B14):
+Rows of a step are decode rows first (one per request, always all of them; those with a grammar
+last), then longer spans as far as the budget goes. The budget counts every row, replayed ones too
+(rule B14):
 
     |d|d|d|d|---- span of a parked request ----|-- span of an admitted request --|
     |<---------------------------- at most chunk_tokens rows ------------------->|
@@ -15,8 +16,18 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..cache.grid import next_point
-from ..messages import FROM_DEVICE, SPAN_FIELDS, PageUpdate, Rewind, SlotReset, StepPlan, ids
+from ..messages import (
+    FROM_DEVICE,
+    SPAN_FIELDS,
+    PageUpdate,
+    Rewind,
+    SlotReset,
+    StepPlan,
+    ids,
+)
 from ..scores import ScoredRows
+from ..token_masks import TokenMask
+from .constrained import use_mask
 from .request import Request
 
 
@@ -85,6 +96,7 @@ class StepBuilder:
         "_rewinds",
         "_pages",
         "_scored",
+        "_masks",
     )
 
     def __init__(self, record: StepRecord, chunk_tokens: int) -> None:
@@ -96,6 +108,7 @@ class StepBuilder:
         self._rewinds: list[Rewind] = []
         self._pages: list[PageUpdate] = []
         self._scored: list[ScoredRows] = []
+        self._masks: list[TokenMask] = []
 
     @property
     def num_rows(self) -> int:
@@ -134,7 +147,9 @@ class StepBuilder:
         self.record.spans.append(PlannedSpan(request, start, request.hit, end, sample))
         request.next = end
         request.last_step = self.record.step
-        if sample and end + 1 < request.max_known:
+        if sample and request.matching is not None:
+            self._masks.append(use_mask(request))
+        elif sample and end + 1 < request.max_known:
             request.known = end + 1
 
     def _score(self, request: Request, end: int) -> None:
@@ -171,4 +186,5 @@ class StepBuilder:
             pages,
             tuple(self._scored),
             tuple(self._rewinds),
+            tuple(self._masks),
         )

@@ -8,7 +8,8 @@
 `computed <= next <= known`, except during a replay that is cut, where `next` is still below the hit
 and `computed` is the hit; a canonical request comes to such a place at each grid point too. `known`
 counts tokens to run: those that exist, and those that will when the planned rows are answered, save
-the last one allowed, after which nothing is sampled. Only the scheduler changes a request.
+the last one allowed, after which nothing is sampled. With a grammar it counts tokens that exist
+only. Only the scheduler changes a request.
 """
 
 from __future__ import annotations
@@ -20,16 +21,21 @@ from enum import StrEnum
 from ..cache.lease import Lease
 from ..cache.replay import ReplayShape
 from ..errors import InvariantBroken
+from ..grammar.store import Matching
 from ..messages import Finish, RequestId, SamplingParams, Usage
 
 
 class RequestState(StrEnum):
+    HELD = "held"  # until the next row of its grammar is there
     WAITING = "waiting"
     RUNNING = "running"
     FINISHED = "finished"
 
 
 MOVES = {
+    (RequestState.HELD, RequestState.WAITING),
+    (RequestState.HELD, RequestState.FINISHED),
+    (RequestState.RUNNING, RequestState.HELD),  # preemption, with a row of its grammar on its way
     (RequestState.WAITING, RequestState.RUNNING),  # admission
     (RequestState.RUNNING, RequestState.WAITING),  # preemption
     (RequestState.RUNNING, RequestState.FINISHED),
@@ -70,6 +76,10 @@ class Request:
     queue_s: float = 0.0
     ever_computed: int = 0  # rows below it had been computed before a preemption
     spared_until: int = 0  # not a victim while `len` is below (rule T46)
+    matching: Matching | None = None  # its place in its grammar; see `constrained.py`
+    mask: array[int] | None = None  # of the next row to be sampled; None while it is made
+    told: int = 0  # tokens that the sampler will know, by the steps planned
+    unsent: tuple[int, ...] = ()  # forced tokens that the client has not got yet
     overtaken: int = 0  # admissions of later arrivals while it was the oldest waiting
 
     @property
@@ -94,6 +104,10 @@ class Request:
         if (self.state, state) not in MOVES:
             raise InvariantBroken(f"request {self.rid}: {self.state} -> {state}")
         self.state = state
+
+    def take_unsent(self) -> tuple[int, ...]:
+        unsent, self.unsent = self.unsent, ()
+        return unsent
 
     def usage(self) -> Usage:
         return Usage(self.prompt_len, self.num_output, self.cached, self.replayed, self.approx)

@@ -19,7 +19,8 @@ from .request import Request
 class Rows(NamedTuple):
     """Running requests by what is left to run. `short` lacks a page; the rest was not looked at."""
 
-    singles: Sequence[Request]  # one row, of a sampled token: all that decode
+    singles: Sequence[Request]  # one row, of a sampled token: all that decode without a grammar
+    masked: Sequence[Request]  # decode with a grammar; those with forced tokens come last
     parked: Sequence[Request]  # rows of a prompt, or more than one
     short: Request | None
 
@@ -48,16 +49,22 @@ class RunningSet:
     def rows(self) -> Rows:
         """Gives each request that decodes the page for its row."""
         singles: list[Request] = []
+        masked: list[Request] = []
         parked: list[Request] = []
         for request in self.requests:
             left = request.known - request.next
-            if left == 1 and request.next >= request.prompt_len:
-                if request.next >= request.capacity and not self._grow(request):
-                    return Rows(singles, parked, request)
+            if left and request.matching is not None and request.next >= request.prompt_len:
+                if request.known > request.capacity and not self._grow(request, request.known):
+                    return Rows(singles, masked, parked, request)
+                masked.append(request)
+            elif left == 1 and request.next >= request.prompt_len:
+                if request.next >= request.capacity and not self._grow(request, request.next + 1):
+                    return Rows(singles, masked, parked, request)
                 singles.append(request)
             elif left:
                 parked.append(request)
-        return Rows(singles, parked, None)
+        masked.sort(key=lambda request: request.known - request.next)
+        return Rows(singles, masked, parked, None)
 
     def publish(self, request: Request, in_flight: int | None, *, is_final: bool = False) -> None:
         """Give the full pages of answered rows to the tree and follow it where it has its own.
@@ -89,10 +96,10 @@ class RunningSet:
         self._updates.clear()
         return updates
 
-    def _grow(self, request: Request) -> bool:
+    def _grow(self, request: Request, tokens: int) -> bool:
         lease = request.lease
         assert lease is not None
-        pages = self._cache.grow(lease, request.next + 1)
+        pages = self._cache.grow(lease, tokens)
         if pages is None:
             return False
         first = len(lease.pages) - len(pages)

@@ -1,7 +1,7 @@
 """Scheduler: which rows run in the next step, and what a finished step means for each request.
 
     add, abort -> waiting --plan: admit--> running --commit: finish--> a terminal RequestOutput
-                     ^--------- plan: preempt ---------'
+          held -----^---------- plan: preempt ---------'
 
 There are no phases: a step advances each running request from `computed` towards `known`. The
 scheduler plans at most one step ahead of the last commit; what is unknown then is only which ids
@@ -19,10 +19,10 @@ from __future__ import annotations
 from collections import deque
 from random import Random
 
-from ..cache.grid import is_grid_point
 from ..cache.manager import CacheManager
 from ..config import CacheSection, SchedSection
 from ..errors import BadRequest, InvariantBroken, Overloaded, TreadleError
+from ..grammar.store import GrammarStore
 from ..messages import (
     AbortRequest,
     Finish,
@@ -35,26 +35,35 @@ from ..messages import (
     TokenOutput,
     Usage,
 )
+from ..token_masks import TokenBytes
 from .admission import Admitter
 from .arrival import Arrivals
+from .constrained import Constrained, is_asking
 from .counters import Counters
 from .deadlines import Deadlines
 from .estimate import NewTokenEstimate
 from .finish import after_token, by_intent, not_finite, out_of_pages, queue_full
 from .limits import check_settings
-from .plan import PlannedSpan, StepBuilder, StepRecord, span_end, stop_of
+from .plan import PlannedSpan, StepBuilder, StepRecord
 from .preempt import choose_outranked, choose_victim, spare
 from .request import Request, RequestState
-from .running import Rows, RunningSet
+from .running import RunningSet
 from .scoring import answered_scores
+from .spans import add_rows
 from .waiting import WaitingQueue
 
 
 class Scheduler:
     def __init__(
-        self, sched: SchedSection, cache: CacheSection, manager: CacheManager, context_len: int
+        self,
+        sched: SchedSection,
+        cache: CacheSection,
+        manager: CacheManager,
+        context_len: int,
+        grammars: GrammarStore | None = None,
     ) -> None:
-        """Sections as `resolve` settles them. `context_len` in tokens, prompt and output.
+        """Sections as `resolve` settles them. `context_len` in tokens, prompt and output. Without
+        `grammars` a request that has one is refused.
 
         Raises: ConfigError for settings with which a request could never be run.
         """
@@ -65,6 +74,7 @@ class Scheduler:
         self._checks_invariants = cache.check_invariants
         self._requests: dict[RequestId, Request] = {}  # all that are not finished
         self._running = RunningSet(manager)
+        self._constrained = Constrained(grammars)
         self._waiting = WaitingQueue(sched.policy)
         self._counters = Counters()
         self._estimate = NewTokenEstimate(sched.conservativeness)
@@ -108,8 +118,16 @@ class Scheduler:
             self._events.append(RequestOutput(message.rid, (), usage, end))
             return
         self._requests[request.rid] = request
-        self._waiting.push(request)
         self._deadlines.add(request, message)
+        if request.state is RequestState.HELD:
+            self._constrained.hold(request)
+            self._counters.constrained()
+        else:
+            self._waiting.push(request)
+
+    def learn(self, table: TokenBytes) -> None:
+        """What the ids spell; comes before the first request with a grammar."""
+        self._constrained.learn(table)
 
     def abort(self, message: AbortRequest, now: float) -> None:
         """End the request with exactly this rid (rule T35); one that is unknown has ended before.
@@ -164,6 +182,7 @@ class Scheduler:
         gauges = {
             "running": float(len(self._running)),
             "waiting": float(len(self._waiting)),
+            "held": float(self._constrained.num_held),
             "parked_chunks": float(parked),
             "in_flight_steps": float(len(self._records)),
             "new_token_ratio": self._estimate.ratio,
@@ -175,6 +194,7 @@ class Scheduler:
         """The next step, or None when nothing can run before the next commit or arrival."""
         if not self.can_plan:
             return None
+        self._take_rows()
         if not self._give_way():
             return None
         is_calm = True
@@ -189,13 +209,13 @@ class Scheduler:
             rows = self._running.rows()
         record = StepRecord(self._next_step, now)
         builder = StepBuilder(record, self._settings.chunk_tokens)
-        self._add_rows(builder, rows)
+        add_rows(builder, rows, self._cache.rule, self._page_size)
         if is_calm:
             self._estimate.decay()
         if is_calm or not self._running:
             self._admitter.admit(builder, self._running, now)
         if not builder.num_rows:
-            if self._waiting and not self._records:
+            if self._waiting and not self._records and not self._constrained.num_asked:
                 raise InvariantBroken(f"{len(self._waiting)} requests wait for an idle pool")
             return None
         self._next_step += 1
@@ -231,10 +251,22 @@ class Scheduler:
         if message.rid in self._requests:
             raise BadRequest(f"rid {message.rid!r} is in use", param="rid")
         limit = self._settings.max_queued
-        queued = len(self._waiting) - self._cache.slots.num_free  # the others start at once
+        waiting = len(self._waiting) + self._constrained.num_held
+        queued = waiting - self._cache.slots.num_free  # the others start at once
         if 0 <= limit <= queued and not self._displace(self._arrivals.priority(message)):
             raise Overloaded(queue_full(queued, limit).message)
-        return self._arrivals.make(message, now)
+        return self._arrivals.make(message, now, self._constrained.start(message))
+
+    def _take_rows(self) -> None:
+        """Rows of grammars that have come: who was held for one waits, who runs goes on."""
+        for request, end in self._constrained.collect():
+            if end is not None:
+                output = self._finish(request, end)
+                self._counters.sampled(len(output.token_ids))
+                self._events.append(output)
+            elif request.state is RequestState.HELD:
+                request.move(RequestState.WAITING)
+                self._waiting.push(request)
 
     def _displace(self, priority: int) -> bool:
         """Ends the least of the waiting requests, if it is of less priority and never ran."""
@@ -273,42 +305,16 @@ class Scheduler:
     def _preempt(self, request: Request) -> None:
         """Back to the queue with all its tokens; the tree keeps its full pages (rule T43)."""
         self._running.leave(request, None)
-        request.move(RequestState.WAITING)
         request.ever_computed = max(request.ever_computed, request.computed)
         request.spared_until = spare(request)
         request.known = request.len
         request.next = request.computed = request.hit = 0
-        self._waiting.push(request)
+        if is_asking(request):
+            request.move(RequestState.HELD)
+        else:
+            request.move(RequestState.WAITING)
+            self._waiting.push(request)
         self._counters.preempted()
-
-    def _add_rows(self, builder: StepBuilder, rows: Rows) -> None:
-        """Rows of running requests. One that gets none keeps its cursor (rule T38)."""
-        builder.add_singles(rows.singles)
-        for request in rows.parked:
-            if not self._add_span(builder, request):
-                return
-
-    def _add_span(self, builder: StepBuilder, request: Request) -> bool:
-        """Rows of a prompt; False when they have to wait for another step. At a point of its grid
-        a canonical request starts its windows anew, by a replay like that of a hit."""
-        start, hit = request.next, request.hit
-        is_point = start > hit and is_grid_point(request.shape.grid, start, request.prompt_len)
-        if is_point:
-            start, hit = self._cache.rule.start(request.shape, start), start
-        end = span_end(
-            start,
-            stop_of(request, max(start, hit)),
-            hit,
-            builder.budget,
-            self._page_size,
-            may_cut_replay=True,
-        )
-        if end is None:
-            return False
-        if is_point:
-            builder.rewind(request, start, hit)
-        builder.add_span(request, end)
-        return True
 
     def _answer(
         self, request: Request, computed: int, result: StepResult, index: int
@@ -330,6 +336,10 @@ class Scheduler:
             end = after_token(request, token)
             if end is not None:
                 return self._finish(request, end, (token,), logprobs)
+        token_ids: tuple[int, ...] = (token,)
+        if request.matching is not None:
+            self._constrained.took(request, token)
+            token_ids = (*request.take_unsent(), token)
         usage = Usage(
             request.prompt_len,
             len(tokens) - request.prompt_len,
@@ -337,7 +347,7 @@ class Scheduler:
             request.replayed,
             request.approx,
         )
-        return RequestOutput(request.rid, (token,), usage, None, logprobs, request.queue_s)
+        return RequestOutput(request.rid, token_ids, usage, None, logprobs, request.queue_s)
 
     def _ran(self, span: PlannedSpan, result: StepResult, index: int) -> tuple[RequestOutput, ...]:
         """A longer span of a running request is answered; its full pages are published (T37)."""
@@ -368,17 +378,20 @@ class Scheduler:
         """The terminal output. The one place that frees a request for good (rule T32)."""
         if request.state is RequestState.RUNNING:
             self._running.leave(request, self._newest_step)
-        else:
+        elif request.state is RequestState.WAITING:
             self._waiting.remove(request)
         request.move(RequestState.FINISHED)
         del self._requests[request.rid]
         self._counters.finished(end)
         usage = request.usage()
+        token_ids = (*request.take_unsent(), *token_ids)
         return RequestOutput(request.rid, token_ids, usage, end, logprobs, request.queue_s)
 
 
 def _phase(request: Request) -> str:
     """Label of the aborts counter."""
-    if request.state is RequestState.WAITING:
+    if request.state is RequestState.HELD and not request.was_admitted:
+        return "grammar"
+    if request.state is not RequestState.RUNNING:
         return "preempted" if request.was_admitted else "queued"
     return "prompt" if request.known - request.next > 1 else "decode"

@@ -100,6 +100,8 @@ class Runner:
             hidden, layer_rows = self._hidden(plan)
             rows = HiddenRows.of(plan) if plan.scored else None
             scores = () if rows is None else self._scores(plan, hidden, rows)
+            for mask in plan.masks:
+                self.slots.constrain(mask)
             owners = [span.slot for span in plan.spans() if span.sample]
             states = [self.slots.sampler[slot] for slot in owners]
             logits = self._sampled_logits(hidden, rows)

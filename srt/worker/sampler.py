@@ -2,8 +2,8 @@
 
 A row's draw depends on its logits, its parameters, its seed and the index of the output token, and
 on nothing else: not on the batch, not on a preemption in between. The order is: bias and penalties,
-temperature, top-k and top-p judged on the same distribution without renormalising between, min-p
-relative to the best token, draw. Logprobs are of the raw model distribution.
+a grammar's mask, temperature, top-k and top-p judged on the same distribution without renormalising
+between, min-p relative to the best token, draw. Logprobs are of the raw model distribution.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..messages import SamplingParams, TokenLogprob
 from .scoring import read_rows
-from .state import SamplerSlot
+from .state import Bool, SamplerSlot
 
 GREEDY_BELOW = 1e-6  # temperature
 CANDIDATES = 1024  # best tokens looked at before a full sort of the vocabulary is paid for
@@ -60,6 +60,7 @@ def _is_plain_greedy(slot: SamplerSlot) -> bool:
         and not p.has_penalties
         and not p.logit_bias
         and slot.num_output >= p.min_new_tokens
+        and slot.allowed is None
     )
 
 
@@ -82,7 +83,19 @@ def _adjusted(logits: Tensor, slot: SamplerSlot) -> Tensor:
         row[index] += torch.tensor([b for _, b in params.logit_bias], dtype=row.dtype)
     if slot.num_output < params.min_new_tokens and params.stop_token_ids:
         row[torch.tensor(params.stop_token_ids)] = -math.inf
-    return row
+    return row if slot.allowed is None else _masked(row, logits, slot.allowed)
+
+
+def _masked(row: Tensor, logits: Tensor, allowed: Bool) -> Tensor:
+    """`row` with what the grammar forbids at -inf; ids beyond `allowed` are forbidden too. A bias
+    or the ban of stops that leaves nothing gives way: an answer outside the grammar is none."""
+    keep = torch.zeros(len(row), dtype=torch.bool)
+    keep[: len(allowed)] = torch.from_numpy(allowed[: len(row)])
+    for scores in (row, logits):
+        masked = scores.masked_fill(~keep, -math.inf)
+        if bool(masked.max() > -math.inf):
+            return masked
+    return torch.where(keep, 0.0, -math.inf)
 
 
 def _penalise(row: Tensor, slot: SamplerSlot) -> None:

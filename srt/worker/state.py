@@ -17,14 +17,18 @@ from torch import Tensor
 
 from ..cache.replay import ReplaySchedule
 from ..messages import PageUpdate, Rewind, SamplingParams, SlotReset
+from ..token_masks import TokenMask
 from .scoring import Wanted
 
 Int64 = npt.NDArray[np.int64]
+Bool = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True, eq=False)
 class SamplerSlot:
-    """What the sampler knows of one request. `output` counts only when penalties need it."""
+    """What the sampler knows of one request. `output` counts only when penalties need it.
+    `allowed` [V'] is there for a request with a grammar, from the plan to the id that it allows.
+    """
 
     params: SamplingParams
     top_logprobs: int | None  # None: no logprobs of output
@@ -32,6 +36,7 @@ class SamplerSlot:
     prompt: frozenset[int]
     output: Counter[int]
     logprob_ids: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
+    allowed: Bool | None = None
 
     @classmethod
     def from_reset(cls, reset: SlotReset) -> SamplerSlot:
@@ -49,7 +54,15 @@ class SamplerSlot:
     def wanted(self) -> Wanted:
         return Wanted(self.top_logprobs or 0, self.logprob_ids)
 
+    def constrain(self, mask: TokenMask) -> None:
+        """For the next draw; the forced ids were output without one."""
+        for token in mask.forced:
+            self.took(token)
+        words = np.array(mask.words, dtype="<i4")
+        self.allowed = np.unpackbits(words.view(np.uint8), bitorder="little").astype(np.bool_)
+
     def took(self, token: int) -> None:
+        self.allowed = None
         self.num_output += 1
         if self.params.has_penalties:
             self.output[token] += 1
@@ -98,6 +111,11 @@ class SlotTable:
         else:
             self.entry[slot] = [schedule.entry_start(i, reset.hit) for i in layers]
             self.exit[slot] = [schedule.exit_start(i, reset.hit) for i in layers]
+
+    def constrain(self, mask: TokenMask) -> None:
+        state = self.sampler[mask.slot]
+        assert state is not None
+        state.constrain(mask)
 
     def update_pages(self, update: PageUpdate) -> None:
         end = update.first + len(update.pages)

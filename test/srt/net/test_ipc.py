@@ -76,6 +76,25 @@ def test_last_word_arrives_although_the_sender_closes_at_once(hub: Hub, endpoint
     assert inbox.recv(WAIT_S) == AbortAll("bye")
 
 
+def test_wake_ends_the_waiting_of_an_inbox_and_is_not_forgotten(hub: Hub, endpoints: Endpoints):
+    inbox = hub.inbox(endpoints.scheduler)
+    thread = threading.Thread(target=inbox.wake)
+    thread.start()
+    assert inbox.recv(WAIT_S) is None
+    thread.join()
+    inbox.wake()
+    inbox.wake()
+    assert inbox.recv(WAIT_S) is None
+    hub.outbox(endpoints.scheduler).send(Flush(1))
+    assert inbox.recv(WAIT_S) == Flush(1)
+
+
+def test_wake_after_the_end_does_nothing(endpoints: Endpoints):
+    with Hub() as hub:
+        inbox = hub.inbox(endpoints.scheduler)
+    inbox.wake()
+
+
 async def test_async_channel_talks_both_ways(hub: Hub, endpoints: Endpoints):
     scheduler = hub.inbox(endpoints.scheduler)
     channel = hub.channel(endpoints.tokenizer, endpoints.scheduler)

@@ -182,7 +182,7 @@ def test_array_frame_must_be_whole_numbers():
 
 def _plan_fields() -> dict[str, object]:
     fields: dict[str, object] = {"step": 1, "span_data": 0, "token_ids": 0}
-    return fields | {"resets": [], "pages": [], "scored": [], "rewinds": []}
+    return fields | {"resets": [], "pages": [], "scored": [], "rewinds": [], "masks": []}
 
 
 @pytest.mark.parametrize("rid", ["\ud800", 2**70])

@@ -15,6 +15,7 @@ from treadle.srt.cache.grid import is_grid_point, next_point
 from treadle.srt.cache.manager import CacheFacts, CacheManager
 from treadle.srt.cache.replay import ReplayRule, ReplayShape
 from treadle.srt.config import CacheSection, SchedSection
+from treadle.srt.grammar.store import GrammarStore
 from treadle.srt.messages import (
     GenerateRequest,
     RequestId,
@@ -51,6 +52,7 @@ class Setup:
     preempt_gap: int = 10
     context_len: int = 256
     model: FakeModel = field(default_factory=FakeModel)
+    grammars: GrammarStore | None = None
 
 
 class Loop:
@@ -77,7 +79,7 @@ class Loop:
             seed=5,
         )
         section = CacheSection(check_invariants=True)
-        self.scheduler = Scheduler(sched, section, self.cache, setup.context_len)
+        self.scheduler = Scheduler(sched, section, self.cache, setup.context_len, setup.grammars)
         self.worker = FakeWorker(
             setup.model,
             setup.page_size,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections import Counter
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from treadle.srt.messages import SamplingParams
+from treadle.srt.token_masks import TokenMask
 from treadle.srt.worker.sampler import sample, uniform
 from treadle.srt.worker.state import SamplerSlot
 
@@ -141,3 +143,60 @@ def test_rows_that_are_not_finite_are_reported(logits: Tensor):
     worse = torch.full_like(logits, math.inf)
     out = sample(torch.cat((logits, bad, worse)), [slot(params()) for _ in range(3)])
     assert out.bad == [1, 2]
+
+
+def masked(slot: SamplerSlot, ids: list[int], words: int = -(-VOCAB // 32)) -> SamplerSlot:
+    bits = array("I", [0] * words)
+    for token in ids:
+        bits[token // 32] |= 1 << token % 32
+    slot.constrain(TokenMask(1, array("i", bits.tobytes())))
+    return slot
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.5])
+def test_mask_leaves_only_what_the_grammar_allows(logits: Tensor, temperature: float):
+    best = int(logits[0].argmin())
+    for index in range(40):
+        state = masked(slot(params(temperature=temperature), index), [best, 31, 64])
+        assert sample(logits, [state]).token_ids[0] in (best, 31, 64)
+        assert state.allowed is None  # of one draw only
+
+
+def test_ids_beyond_a_short_mask_are_forbidden(logits: Tensor):
+    """Logits of a padded vocabulary."""
+    padded = torch.cat([logits, torch.full((1, 50), 99.0)], dim=1)
+    state = masked(slot(params(temperature=0.0)), [5])
+    assert sample(padded, [state]).token_ids == [5]
+
+
+def test_grammar_comes_before_a_bias_and_the_ban_of_early_stops(logits: Tensor):
+    p = params(temperature=0.0, min_new_tokens=5, stop_token_ids=(9,), logit_bias=((8, -1e39),))
+    assert sample(logits, [masked(slot(p), [9])]).token_ids == [9]
+    assert sample(logits, [masked(slot(p), [8])]).token_ids == [8]
+    assert sample(logits, [masked(slot(p), [9, 10])]).token_ids == [10]
+
+
+def test_logits_that_rule_out_all_that_is_allowed_do_not_break_the_grammar(logits: Tensor):
+    logits[0, 7] = -math.inf
+    assert sample(logits, [masked(slot(params(temperature=1.0)), [7])]).token_ids == [7]
+
+
+def test_mask_changes_neither_logprobs_nor_neighbours(logits: Tensor):
+    two = logits.repeat(2, 1)
+    plain = sample(two, [slot(params(), top=3), slot(params(), top=3)])
+    one = sample(two, [slot(params(), top=3), masked(slot(params(), top=3), [5])])
+    assert one.token_ids == [plain.token_ids[0], 5]
+    assert one.logprobs[0] == plain.logprobs[0]
+    assert one.logprobs[1].top_ids == plain.logprobs[1].top_ids
+
+
+def test_forced_ids_count_as_output(logits: Tensor):
+    """The index of a draw and the penalties are those of a request that had sampled them."""
+    p = params(frequency_penalty=2.0)
+    forced, drawn = slot(p), slot(p)
+    for token in (4, 4, 6):
+        drawn.took(token)
+    every = array("i", [-1] * (-(-VOCAB // 32)))
+    forced.constrain(TokenMask(1, every, array("i", [4, 4, 6])))
+    assert sample(logits, [forced]).token_ids == sample(logits, [drawn]).token_ids
+    assert (forced.num_output, forced.output) == (drawn.num_output, drawn.output)
