@@ -30,7 +30,7 @@ def hub() -> Iterator[Hub]:
 def boot(tmp_path: Path) -> Boot:
     boot = make_boot(tmp_path)
     config = boot.config
-    cache = replace(config.cache, replay_slope=0, adopt_min_saving=16)
+    cache = replace(config.cache, replay_slope=0, adopt_min_saving=16, canonical_grid=4096)
     sched = replace(config.sched, max_running=4, chunk_tokens=64)
     model = replace(config.model, context_len=64)
     config = replace(config, cache=cache, sched=sched, model=model)
