@@ -7,7 +7,8 @@ error event and the end marker. In any case the generation is closed exactly whe
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from starlette.requests import Request
@@ -30,6 +31,17 @@ class EventWriter(Protocol):
     def end(self) -> bytes: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """What all streams of a dialect have alike: their last bytes, and how an error is spelled."""
+
+    done: bytes
+    error: Callable[[TreadleError], bytes]
+
+
+SUPERSET = Framing(DONE, lambda error: event(error_event(error)))
+
+
 async def collect(request: Request, generation: Generation) -> list[Delta]:
     """One delta per choice, in order of index; for jobs with interval 0. Raises what ended it."""
 
@@ -43,18 +55,20 @@ async def collect(request: Request, generation: Generation) -> list[Delta]:
     return sorted(deltas, key=lambda delta: delta.index)
 
 
-async def stream(request: Request, generation: Generation, writer: EventWriter) -> EventStream:
+async def stream(
+    request: Request, generation: Generation, writer: EventWriter, framing: Framing = SUPERSET
+) -> EventStream:
     """Raises what ended the generation before its first delta."""
     try:
         first = await while_connected(request, anext(generation))
     except BaseException:
         generation.close()
         raise
-    return EventStream(_events(generation, writer, first), generation.close)
+    return EventStream(_events(generation, writer, first, framing), generation.close)
 
 
 async def _events(
-    generation: Generation, writer: EventWriter, first: Delta
+    generation: Generation, writer: EventWriter, first: Delta, framing: Framing
 ) -> AsyncIterator[bytes]:
     try:
         yield writer.begin() + writer.write(first)
@@ -62,8 +76,8 @@ async def _events(
             events = writer.write(delta)
             if events:
                 yield events
-        yield writer.end() + DONE
+        yield writer.end() + framing.done
     except TreadleError as e:
-        yield event(error_event(e)) + DONE
+        yield framing.error(e) + framing.done
     except Exception as e:  # the top of a request, past the point where it had a status
-        yield event(error_event(internal_error(e))) + DONE
+        yield framing.error(internal_error(e)) + framing.done

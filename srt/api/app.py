@@ -17,7 +17,14 @@ from starlette.types import ASGIApp
 from ..errors import BadRequest, NotFound
 from . import endpoint_table as table
 from .admin import ControlRoutes, HealthRoutes
-from .bodies import JsonResponse, error_body, error_response
+from .anthropic import MessagesRoute
+from .bodies import (
+    JsonResponse,
+    anthropic_error_body,
+    error_body,
+    error_response,
+    is_anthropic,
+)
 from .docs import DocRoutes
 from .edge import Edge, Guarded, Handler, Keys
 from .endpoint import Endpoint
@@ -78,8 +85,11 @@ def _with_cors(app: ASGIApp, origins: list[str]) -> ASGIApp:
 
 
 def _generating(service: Service) -> list[Row]:
+    messages = MessagesRoute(service)
     return [
         (table.CHAT, ChatRoute(service).create),
+        (table.MESSAGES, messages.create),
+        (table.COUNT_TOKENS, messages.count),
         (table.COMPLETION, CompletionRoute(service).create),
         (table.GENERATE, GenerateRoute(service).create),
     ]
@@ -119,9 +129,11 @@ async def _refuse(request: Request) -> ASGIApp:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
+    path = request.url.path
     status = error.status_code if isinstance(error, HTTPException) else 500
     if status == 404:
-        return error_response(NotFound(f"there is no route {request.url.path}"))
-    body = error_body(BadRequest(f"{request.method} is not allowed here"))
+        return error_response(NotFound(f"there is no route {path}"), path)
+    refusal = BadRequest(f"{request.method} is not allowed here")
+    body = anthropic_error_body(refusal) if is_anthropic(path) else error_body(refusal)
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
     return JsonResponse(body, status, headers)

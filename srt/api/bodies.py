@@ -1,9 +1,10 @@
-"""Bodies of errors and the JSON response: one superset that every known client can read.
+"""Bodies of errors and the JSON response.
 
     {"error": {message, type, param, code}, "object": "error", message, type, param, code}
+    {"type": "error", "error": {type, message}}       below /v1/messages, as Anthropic
 
-OpenAI SDKs read the nested keys, scripts of other servers the flat ones. Internal failures carry
-an id that is in the log too, never a trace.
+The first is a superset: OpenAI SDKs read the nested keys, scripts of other servers the flat ones.
+Internal failures carry an id that is in the log too, never a trace.
 """
 
 from __future__ import annotations
@@ -19,6 +20,18 @@ from ..errors import NotAdmitted, Overloaded, TreadleError, Unauthorized, Worker
 log = logging.getLogger(__name__)
 
 RETRY_AFTER_S = "1"
+ANTHROPIC_PATH = "/v1/messages"
+ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    501: "invalid_request_error",
+    503: "overloaded_error",
+}
 
 
 class JsonResponse(Response):
@@ -47,7 +60,20 @@ def error_body(error: TreadleError) -> dict[str, object]:
     return {"error": fields, "object": "error", **fields}
 
 
-def error_response(error: TreadleError) -> JsonResponse:
+def is_anthropic(path: str) -> bool:
+    return path == ANTHROPIC_PATH or path.startswith(f"{ANTHROPIC_PATH}/")
+
+
+def anthropic_error_body(error: TreadleError) -> dict[str, object]:
+    kind = ANTHROPIC_TYPES.get(error.status, "api_error")
+    message = error.message
+    if isinstance(error, WorkerLost):  # names processes of ours
+        message = "the engine stopped; try again or elsewhere"
+    return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+def error_response(error: TreadleError, path: str) -> JsonResponse:
+    """In the dialect of `path`."""
     headers = {}
     if isinstance(error, Overloaded | WorkerLost):
         headers["retry-after"] = RETRY_AFTER_S
@@ -55,7 +81,8 @@ def error_response(error: TreadleError) -> JsonResponse:
         headers["x-not-admitted"] = "1"
     if isinstance(error, Unauthorized):
         headers["www-authenticate"] = "Bearer"
-    return JsonResponse(error_body(error), error.status, headers)
+    body = anthropic_error_body(error) if is_anthropic(path) else error_body(error)
+    return JsonResponse(body, error.status, headers)
 
 
 def internal_error(error: BaseException) -> TreadleError:

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..errors import Aborted, Forbidden, TreadleError, Unauthorized
 from ..log import event
 from ..metrics import HttpMetrics
-from .bodies import error_response, internal_error
+from .bodies import error_response, internal_error, is_anthropic
 
 log = logging.getLogger(__name__)
 
@@ -84,20 +84,22 @@ class Edge:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        echo = (REQUEST_ID, _request_id(headers.get(REQUEST_ID)))
+        echo = [(REQUEST_ID, _request_id(headers.get(REQUEST_ID)))]
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if is_anthropic(path):
+            echo.append((b"request-id", echo[0][1]))
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), echo]
+                message["headers"] = [*message.get("headers", ()), *echo]
             await send(message)
 
         app = self._app
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
         if path not in OPEN_PATHS and scope["method"] != "OPTIONS":
             try:
                 scope[ADMIN] = self._keys.check(path, _given_key(headers))
             except TreadleError as e:
-                app = error_response(e)
+                app = error_response(e, path)
         await app(scope, receive, send_with_id)
 
 
@@ -152,6 +154,7 @@ class Guarded:
         except Aborted:
             return None
         except TreadleError as e:
-            return error_response(e if e.status != 500 else internal_error(e))
+            error = e if e.status != 500 else internal_error(e)
+            return error_response(error, self._pattern)
         except Exception as e:  # the top of a request
-            return error_response(internal_error(e))
+            return error_response(internal_error(e), self._pattern)

@@ -6,7 +6,7 @@ that an endpoint answers and that does not stand here is a bug.
 
 from __future__ import annotations
 
-from . import answers, schema
+from . import answers, anthropic_schema, schema
 from .endpoint import GENERATING, HTML, JSON, READING, TEXT, Endpoint, Query, Reply
 from .later import ROUTES
 
@@ -14,7 +14,8 @@ GET = ("GET",)
 POST = ("POST",)
 ANY = ("GET", "POST", "PUT", "DELETE")
 
-OPENAI, NATIVE, MODEL, CONTROL = "OpenAI", "Native", "Model and server", "Health and control"
+OPENAI, ANTHROPIC, NATIVE = "OpenAI", "Anthropic", "Native"
+MODEL, CONTROL = "Model and server", "Health and control"
 LATER = "Not in this build"
 NO_BODY = Reply(media="", what="Serving.")
 NOT_SERVING = Reply(503, media="", what="Starting, draining or dead.")
@@ -42,6 +43,31 @@ COMPLETION = Endpoint(
     replies=(Reply(kind=answers.TextCompletion),),
     refusals=GENERATING,
     event=answers.TextCompletion,
+)
+_MESSAGES: list[dict[str, str]] = [{"role": "user", "content": "Say hello."}]
+MESSAGES = Endpoint(
+    POST,
+    ("/v1/messages",),
+    ANTHROPIC,
+    "Answer a conversation",
+    "With `stream: true` events come with names, as Anthropic's; there is no `[DONE]`.",
+    request=anthropic_schema.MessagesRequest,
+    example={"max_tokens": 32, "messages": _MESSAGES},
+    replies=(Reply(kind=anthropic_schema.MessageAnswer),),
+    refusals=GENERATING,
+    event=anthropic_schema.MessageEvent,
+    error=anthropic_schema.AnthropicError,
+)
+COUNT_TOKENS = Endpoint(
+    POST,
+    ("/v1/messages/count_tokens",),
+    ANTHROPIC,
+    "Count the tokens of a prompt",
+    request=anthropic_schema.CountRequest,
+    example={"messages": _MESSAGES},
+    replies=(Reply(kind=anthropic_schema.CountAnswer),),
+    refusals=(*READING, 404, 501),
+    error=anthropic_schema.AnthropicError,
 )
 GENERATE = Endpoint(
     ("POST", "PUT"),

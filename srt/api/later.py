@@ -23,8 +23,6 @@ SAMPLING_LATER = (
     "custom_params",
 )
 ROUTES = (
-    "/v1/messages",
-    "/v1/messages/count_tokens",
     "/v1/embeddings",
     "/v1/responses",
     "/v1/responses/{id}",

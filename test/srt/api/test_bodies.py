@@ -23,7 +23,7 @@ from treadle.srt.api.bodies import error_body, error_event, error_response
     ],
 )
 def test_nested_and_flat_keys_say_the_same(error: errors.TreadleError, status: int):
-    response = error_response(error)
+    response = error_response(error, "/generate")
     assert response.status_code == status
     body = orjson.loads(response.body)
     assert body.pop("object") == "error"

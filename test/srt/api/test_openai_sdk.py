@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,10 +10,8 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionStreamOptionsParam
 
-from test.serving import READY, FakeEngine, make_service
-from treadle.srt.api.app import make_app
-from treadle.srt.config import NetSection
-from treadle.srt.procs.http_server import HttpServer, bind
+from test.serving import FakeEngine
+from test.srt.api.conftest import OverHttp
 
 MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 
@@ -23,36 +20,13 @@ MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
 class Served:
     client: openai.OpenAI
     engine: FakeEngine
-    loop: asyncio.AbstractEventLoop
 
 
 @pytest.fixture
-def served() -> Iterator[Served]:
-    sock = bind("127.0.0.1", 0)
-    engine = FakeEngine(cached=3)
-    started: list[tuple[asyncio.AbstractEventLoop, HttpServer]] = []
-    is_up = threading.Event()
-
-    async def run() -> None:
-        service = make_service(engine, NetSection(api_key="key", log_level_http="info"))
-        receiving = asyncio.create_task(service.frontend.run())
-        engine.put(READY)
-        server = HttpServer(make_app(service, ""), service.config.net)
-        started.append((asyncio.get_running_loop(), server))
-        is_up.set()
-        await server.serve(sockets=[sock])
-        receiving.cancel()
-
-    thread = threading.Thread(target=asyncio.run, args=(run(),))
-    sock.listen()
-    thread.start()
-    is_up.wait()
-    (loop, server) = started[0]
-    url = f"http://127.0.0.1:{sock.getsockname()[1]}/v1"
-    with openai.OpenAI(base_url=url, api_key="key", max_retries=0) as client:
-        yield Served(client, engine, loop)
-    server.should_exit = True
-    thread.join()
+def served(over_http: OverHttp) -> Iterator[Served]:
+    url = f"{over_http.url}/v1"
+    with openai.OpenAI(base_url=url, api_key=over_http.key, max_retries=0) as client:
+        yield Served(client, over_http.engine)
 
 
 def test_sdk_reads_answers_streams_and_logprobs(served: Served):
