@@ -12,14 +12,19 @@ namespace treadle {
 constexpr int64_t GROUP = 32;  // weights or activations that share a scale
 constexpr int64_t BLOCK = 16;  // output features stored side by side
 
-// Activations quantised in groups: values [rows, k], scales and offsets [rows, k / GROUP]. An offset is -128 times
-// the sum of its group, the correction for kernels that read weights as unsigned bytes.
+constexpr int64_t LEVELS = 32639;  // of an activation, each side of zero: 127 * 256 + 127, both bytes within int8
+
+// Activations rounded to 16 bits in groups: values [rows, k] of two bytes, in an order that the instruction set's own
+// quantize_row and q8_block agree on; scales and offsets [rows, k / GROUP]. An offset is -128 times the sum of its
+// group, the correction for kernels that read weights as unsigned bytes.
 struct Q8Rows {
     const int8_t* values;
     const float* scales;
     const int32_t* offsets;
     int64_t rows;
     int64_t k;
+
+    const int8_t* group(int64_t row, int64_t g) const { return values + (row * k + g * GROUP) * 2; }
 };
 
 // One block of output features: data [k / 4, BLOCK, 4] and scales (float16) [k / GROUP, BLOCK]. `cols` of the BLOCK

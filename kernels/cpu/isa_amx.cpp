@@ -23,38 +23,36 @@ namespace {
 constexpr int64_t MAX_TILE_ROWS = 16;
 constexpr int64_t MIN_TILE_ROWS = 8;  // for fewer the dot instruction is as fast
 
-// Source: Intel SDM, LDTILECFG. Tiles 0-1 are sums, 2-3 rows of x, 4-5 weights.
+// Source: Intel SDM, LDTILECFG. Tiles 0-1 are sums, 2-3 rows of x, both as high and low bytes; 4 weights.
 struct TileConfig {
     uint8_t palette = 1;
     uint8_t start_row = 0;
     uint8_t reserved[14] = {};
-    uint16_t row_bytes[16] = {64, 64, GROUP, GROUP, 64, 64};
-    uint8_t rows[16] = {0, 0, 0, 0, GROUP / 4, GROUP / 4};
+    uint16_t row_bytes[16] = {64, 64, GROUP, GROUP, 64};
+    uint8_t rows[16] = {0, 0, 0, 0, GROUP / 4};
 
     explicit TileConfig(int64_t height) { rows[0] = rows[1] = rows[2] = rows[3] = static_cast<uint8_t>(height); }
 };
 
-using Dots = int32_t[MAX_TILE_ROWS * BLOCK];
+// Integer dots of a group with the high and the low bytes of x.
+struct Dots {
+    int32_t high[MAX_TILE_ROWS * BLOCK];
+    int32_t low[MAX_TILE_ROWS * BLOCK];
+};
 
-// Integer dots of two groups, or of one where `two` is false, for as many rows as the tiles are configured to hold.
-static inline void pair_dots(const Q8Rows& x, const Q8Block& w, int64_t row, int64_t g, bool two, Dots* dots) {
-    const int8_t *values = x.values + row * x.k + g * GROUP, *data = w.data + g * GROUP * BLOCK;
-    if (row == 0) {
-        prefetch_group(data);
-        prefetch_group(data + GROUP * BLOCK);
-    }
-    _tile_zero(0);
-    _tile_loadd(2, values, x.k);
+// For as many rows as the tiles are configured to hold.
+static inline void tile_dots(const Q8Rows& x, const Q8Block& w, int64_t row, int64_t g, Dots& dots) {
+    const int8_t *values = x.group(row, g), *data = w.data + g * GROUP * BLOCK;
+    if (row == 0) prefetch_group(data);
     _tile_loadd(4, data, BLOCK * 4);
+    _tile_zero(0);
+    _tile_loadd(2, values, x.k * 2);
     _tile_dpbssd(0, 2, 4);
-    if (two) {
-        _tile_zero(1);
-        _tile_loadd(3, values + GROUP, x.k);
-        _tile_loadd(5, data + GROUP * BLOCK, BLOCK * 4);
-        _tile_dpbssd(1, 3, 5);
-        _tile_stored(1, dots[1], BLOCK * 4);
-    }
-    _tile_stored(0, dots[0], BLOCK * 4);
+    _tile_zero(1);
+    _tile_loadd(3, values + GROUP, x.k * 2);
+    _tile_dpbssd(1, 3, 4);
+    _tile_stored(0, dots.high, BLOCK * 4);
+    _tile_stored(1, dots.low, BLOCK * 4);
 }
 
 template <int ROWS>
@@ -65,26 +63,25 @@ static inline void add_group(const Q8Rows& x, const Q8Block& w, int64_t row, int
     const float* row_scales = x.scales + row * groups + g;
 #pragma GCC unroll 16
     for (int r = 0; r < ROWS; ++r) {
-        const __m512 sums = _mm512_cvtepi32_ps(_mm512_load_si512(dots + r * BLOCK));
+        const __m512i high = _mm512_slli_epi32(_mm512_load_si512(dots.high + r * BLOCK), 8);
+        const __m512 sums = _mm512_cvtepi32_ps(_mm512_add_epi32(high, _mm512_load_si512(dots.low + r * BLOCK)));
         total[r] = _mm512_fmadd_ps(_mm512_mul_ps(sums, _mm512_set1_ps(row_scales[r * groups])), weight_scale, total[r]);
     }
 }
 
-// The tile products of a pair of groups are issued before the sums of the pair before it are used, since a product
-// and its way through memory take long.
+// The tile products of a group are issued before the sums of the group before it are used, since a product and its
+// way through memory take long.
 template <int ROWS>
 static void amx_tile(const Q8Rows& x, const Q8Block& w, int64_t row) {
-    alignas(64) Dots dots[2][2];
+    alignas(64) Dots dots[2];
     const int64_t groups = x.k / GROUP;
     __m512 total[ROWS];
 #pragma GCC unroll 16
     for (int r = 0; r < ROWS; ++r) total[r] = _mm512_setzero_ps();
-    pair_dots(x, w, row, 0, groups > 1, dots[0]);
-    for (int64_t g = 0; g < groups; g += 2) {
-        const Dots* ready = dots[g / 2 % 2];
-        if (g + 2 < groups) pair_dots(x, w, row, g + 2, g + 3 < groups, dots[(g / 2 + 1) % 2]);
-        add_group<ROWS>(x, w, row, g, ready[0], total);
-        if (g + 1 < groups) add_group<ROWS>(x, w, row, g + 1, ready[1], total);
+    tile_dots(x, w, row, 0, dots[0]);
+    for (int64_t g = 0; g < groups; ++g) {
+        if (g + 1 < groups) tile_dots(x, w, row, g + 1, dots[(g + 1) % 2]);
+        add_group<ROWS>(x, w, row, g, dots[g % 2], total);
     }
     const __mmask16 mask = static_cast<__mmask16>((1u << w.cols) - 1);
     const __m512 bias = w.bias ? _mm512_maskz_loadu_ps(mask, w.bias) : _mm512_setzero_ps();
@@ -140,7 +137,7 @@ bool amx_permitted() {
     return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 
-const Kernels amx_kernels = {"amx", quantize_row, q8_block_amx, pack_block, unpack_row, rms_norm, add, rotate, gated};
+const Kernels amx_kernels = {"amx", quantize_row<store_planes>, q8_block_amx, pack_block, unpack_row, rms_norm, add, rotate, gated};
 
 }  // namespace treadle
 #endif

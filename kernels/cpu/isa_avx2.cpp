@@ -17,10 +17,24 @@ namespace {
 // Two registers hold a block's 16 outputs; four rows share the loads of the weights.
 constexpr int MAX_ROWS = 4;
 
-static inline __m256i dot_step(__m256i sum, __m256i weights, __m256i magnitudes, __m256i x) {
-    // |w| is unsigned and x takes its sign; two products of at most 127 * 127 fit in 16 bits
-    const __m256i pairs = _mm256_maddubs_epi16(magnitudes, _mm256_sign_epi8(x, weights));
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+// Each 32 bits hold four weights of one output: as words, the first and third of them, and the other two.
+struct Words {
+    __m256i even, odd;
+};
+
+static inline Words to_words(const int8_t* data) {
+    const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(data));
+    return {_mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8), _mm256_srai_epi16(bytes, 8)};
+}
+
+static inline __m256i dot_step(__m256i sum, const Words& w, __m256i even, __m256i odd) {
+    return _mm256_add_epi32(_mm256_add_epi32(sum, _mm256_madd_epi16(w.even, even)), _mm256_madd_epi16(w.odd, odd));
+}
+
+static inline __m256i splat_pair(const int8_t* words) {
+    int32_t pair;
+    std::memcpy(&pair, words, 4);
+    return _mm256_set1_epi32(pair);
 }
 
 static inline void prefetch_group(const int8_t* data) {
@@ -32,16 +46,13 @@ static void group_dots(const int8_t* data, const int8_t* values, int64_t stride,
 #pragma GCC unroll 4
     for (int r = 0; r < ROWS; ++r) dots[r][0] = dots[r][1] = _mm256_setzero_si256();
     for (int64_t k4 = 0; k4 < GROUP / 4; ++k4) {
-        const auto* at = reinterpret_cast<const __m256i*>(data + k4 * BLOCK * 4);
-        const __m256i low = _mm256_loadu_si256(at), high = _mm256_loadu_si256(at + 1);
-        const __m256i abs_low = _mm256_abs_epi8(low), abs_high = _mm256_abs_epi8(high);
+        const Words low = to_words(data + k4 * BLOCK * 4), high = to_words(data + k4 * BLOCK * 4 + 32);
 #pragma GCC unroll 4
         for (int r = 0; r < ROWS; ++r) {
-            int32_t four;
-            std::memcpy(&four, values + r * stride + k4 * 4, 4);
-            const __m256i x = _mm256_set1_epi32(four);
-            dots[r][0] = dot_step(dots[r][0], low, abs_low, x);
-            dots[r][1] = dot_step(dots[r][1], high, abs_high, x);
+            const int8_t* four = values + r * stride + k4 * 8;
+            const __m256i even = splat_pair(four), odd = splat_pair(four + 4);
+            dots[r][0] = dot_step(dots[r][0], low, even, odd);
+            dots[r][1] = dot_step(dots[r][1], high, even, odd);
         }
     }
 }
@@ -72,7 +83,7 @@ static void tile(const Q8Rows& x, const Q8Block& w, int64_t row) {
     for (int64_t g = 0; g < groups; ++g) {
         if (row == 0) prefetch_group(w.data + g * GROUP * BLOCK);
         __m256i dots[ROWS][2];
-        group_dots<ROWS>(w.data + g * GROUP * BLOCK, x.values + row * x.k + g * GROUP, x.k, dots);
+        group_dots<ROWS>(w.data + g * GROUP * BLOCK, x.group(row, g), x.k * 2, dots);
 #pragma GCC unroll 2
         for (int h = 0; h < 2; ++h) {
             const auto* at = reinterpret_cast<const __m128i*>(w.scales + g * BLOCK + h * 8);
@@ -102,6 +113,6 @@ static void q8_block(const Q8Rows& x, const Q8Block& w) {
 }  // namespace
 
 namespace treadle {
-const Kernels avx2_kernels = {"avx2", quantize_row, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated};
+const Kernels avx2_kernels = {"avx2", quantize_row<store_words>, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated};
 }
 #endif

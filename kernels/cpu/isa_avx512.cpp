@@ -14,6 +14,6 @@
 #include "q8_avx512.h"
 
 namespace treadle {
-const Kernels avx512_kernels = {"avx512", quantize_row, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated};
+const Kernels avx512_kernels = {"avx512", quantize_row<store_planes>, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated};
 }
 #endif

@@ -11,7 +11,9 @@ static void q8_block(const Q8Rows& x, const Q8Block& w) {
         float total[BLOCK] = {};
         for (int64_t g = 0; g < groups; ++g) {
             int32_t dots[BLOCK] = {};
-            const int8_t* values = x.values + row * x.k + g * GROUP;
+            const int8_t* bytes = x.group(row, g);
+            int32_t values[GROUP];
+            for (int64_t i = 0; i < GROUP; ++i) values[i] = bytes[i] * 256 + bytes[GROUP + i];
             const int8_t* data = w.data + g * GROUP * BLOCK;
             for (int64_t k4 = 0; k4 < GROUP / 4; ++k4)
                 for (int64_t j = 0; j < BLOCK; ++j)
@@ -28,5 +30,5 @@ static void q8_block(const Q8Rows& x, const Q8Block& w) {
 }  // namespace
 
 namespace treadle {
-const Kernels portable_kernels = {"portable", quantize_row, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated};
+const Kernels portable_kernels = {"portable", quantize_row<store_planes>, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated};
 }

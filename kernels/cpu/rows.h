@@ -10,17 +10,33 @@ namespace {
 
 using namespace treadle;
 
+// Half a group as bytes: the high ones, and a group's length further on the low ones; v = 256 high + low.
+static inline void store_planes(IntVec v, int64_t half, int8_t* group) {
+    const IntVec high = (v + 128) >> 8;
+    const ByteVec bytes[2] = {__builtin_convertvector(high, ByteVec), __builtin_convertvector(v - (high << 8), ByteVec)};
+    std::memcpy(group + half * LANES, &bytes[0], LANES);
+    std::memcpy(group + GROUP + half * LANES, &bytes[1], LANES);
+}
+
+// Half a group as 16-bit words; of each four, the even ones stand before the odd ones.
+static inline void store_words(IntVec v, int64_t half, int8_t* group) {
+    v = __builtin_shufflevector(v, v, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+    const WordVec words = __builtin_convertvector(v, WordVec);
+    std::memcpy(group + half * LANES * 2, &words, LANES * 2);
+}
+
+template <void (*STORE)(IntVec, int64_t, int8_t*)>
 static void quantize_row(const float* x, int64_t k, int8_t* values, float* scales, int32_t* offsets) {
+    constexpr float TINY = 1e-30f;  // LEVELS over less than this may overflow; such a group is zero
     for (int64_t g = 0; g < k / GROUP; ++g) {
         const Vec a = load(x + g * GROUP), b = load(x + g * GROUP + LANES);
         const float peak = max_lanes(vmax(vabs(a), vabs(b)));
-        const float inverse = peak > 0 ? 127 / peak : 0;
+        const float inverse = peak > TINY ? LEVELS / peak : 0;
         const IntVec qa = nearest(a * inverse), qb = nearest(b * inverse);
-        const ByteVec bytes_a = __builtin_convertvector(qa, ByteVec), bytes_b = __builtin_convertvector(qb, ByteVec);
-        std::memcpy(values + g * GROUP, &bytes_a, LANES);
-        std::memcpy(values + g * GROUP + LANES, &bytes_b, LANES);
-        scales[g] = peak / 127;
-        // |sum| <= 32 * 127, exact in float
+        STORE(qa, 0, values + g * GROUP * 2);
+        STORE(qb, 1, values + g * GROUP * 2);
+        scales[g] = peak / LEVELS;
+        // |sum| < 2^21, exact in float
         offsets[g] = -128 * static_cast<int32_t>(sum_lanes(__builtin_convertvector(qa + qb, Vec)));
     }
 }

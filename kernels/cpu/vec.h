@@ -12,6 +12,7 @@ namespace {
 typedef float Vec __attribute__((vector_size(64)));
 typedef int32_t IntVec __attribute__((vector_size(64)));
 typedef int8_t ByteVec __attribute__((vector_size(16)));
+typedef int16_t WordVec __attribute__((vector_size(32)));
 typedef float Vec8 __attribute__((vector_size(32)));
 typedef float Vec4 __attribute__((vector_size(16)));
 constexpr int64_t LANES = 16;

@@ -49,18 +49,18 @@ def linear_q8(
 
     Shapes: x float32 `[T, K]`, rows may be strided; bias float32 of the selected features; returns
     float32 `[T, out_end - out_start]`. Writes `out` when given. Dots within a group of 32 are exact
-    integers; groups are added from first to last in float32.
+    integers, rounded to float32; groups are added from first to last in float32.
     Raises `ValueError` when sizes disagree or the slice does not start and end on multiples of 16
     (or at N).
     """
     start, end = check_linear_q8(x, w, out_start, out_end)
     quants, row_scales = quantize_rows(x)
     blocks = slice(start // BLOCK, -(-end // BLOCK))
-    weights = w.data[blocks].transpose(1, 2).reshape(-1, w.in_features // GROUP, GROUP).float()
+    weights = w.data[blocks].transpose(1, 2).reshape(-1, w.in_features // GROUP, GROUP).double()
     scales = w.scales[blocks].transpose(1, 2).reshape(-1, w.in_features // GROUP).float()
     total = x.new_zeros(x.shape[0], weights.shape[0])
     for group in range(w.in_features // GROUP):
-        dots = quants[:, group].float() @ weights[:, group].T
+        dots = (quants[:, group].double() @ weights[:, group].T).float()
         total += dots * row_scales[:, group, None] * scales[:, group]
     result = total[:, : end - start]
     if bias is not None:

@@ -24,6 +24,8 @@ from torch import Tensor
 
 GROUP = 32
 BLOCK = 16
+LEVELS = 127 * 256 + 127  # of activations: splits into two signed bytes, neither below -128
+TINY = 1e-30  # LEVELS over less than this may overflow float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +111,14 @@ def q8_rows(w: Q8Weight, ids: Tensor, scale: float = 1.0) -> Tensor:
 
 
 def quantize_rows(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Activations to int8 in groups of 32, each row by itself.
+    """Activations to 16 bits in groups of 32, each row by itself.
 
-    Shapes: x float32 `[T, K]`; returns int8 `[T, K/32, 32]` and float32 scales `[T, K/32]`.
-    Rounds half to even. A group of zeros has scale 0.
+    Shapes: x float32 `[T, K]`; returns int16 `[T, K/32, 32]` within `LEVELS` of zero and float32
+    scales `[T, K/32]`. Rounds half to even. A group of nothing above `TINY` is zero.
     """
     groups = x.reshape(x.shape[0], x.shape[1] // GROUP, GROUP)
     peak = groups.abs().amax(dim=2)
     # a tensor divides once; a plain number would be multiplied by a rounded reciprocal
-    inverse = torch.where(peak > 0, peak.new_tensor(127.0) / peak, 0)
-    quants = torch.round(groups * inverse.unsqueeze(2)).to(torch.int8)
-    return quants, peak / 127
+    inverse = torch.where(peak > TINY, peak.new_tensor(LEVELS) / peak, 0)
+    quants = torch.round(groups * inverse.unsqueeze(2)).to(torch.int16)
+    return quants, peak / LEVELS

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from treadle.kernels.cpu import linear as cpu
 from treadle.kernels.inputs import activations, strided, weights
 from treadle.kernels.reference import linear as reference
-from treadle.kernels.reference.quant import pack_q8
+from treadle.kernels.reference.quant import LEVELS, pack_q8, unpack_q8
 from treadle.kernels.tolerance import assert_close
 
 ROW_COUNTS = (0, 1, 3, 4, 5, 12, 13, 16, 17, 31, 33, 100, 300)
@@ -100,6 +100,22 @@ def test_int8_product_reads_strided_rows_and_writes_into_out(isa):
     assert out[:, :7].isnan().all() and out[:, 107:].isnan().all()
 
 
+@pytest.mark.parametrize("rows", [3, 33])
+def test_int8_product_rounds_weights_and_hardly_x(isa, rows):
+    x, w = activations(rows, 640), pack_q8(weights(100, 640))
+    want = F.linear(x.double(), unpack_q8(w).double())
+    error = (cpu.linear_q8(x, w) - want).norm() / want.norm()
+    assert error < 1e-4  # 1.3e-2 with 8 bits
+
+
+@pytest.mark.parametrize("peak", [1e-37, 1e-32, 1e-20, 1e20])
+def test_int8_product_of_groups_of_any_size_is_finite(isa, peak):
+    x, w = activations(9, 64) / 80 * peak, pack_q8(weights(32, 64))
+    want = F.linear(x.double(), unpack_q8(w).double()).float()
+    torch.testing.assert_close(cpu.linear_q8(x, w), want, rtol=1e-3, atol=max(1e-28, 1e-3 * peak))
+    assert_close(cpu.linear_q8(x, w) / peak, reference.linear_q8(x, w) / peak, "linear_q8")
+
+
 def test_int8_product_of_zeros_is_the_bias(isa):
     w, bias = pack_q8(weights(20, 64)), activations(1, 20)[0]
     assert torch.equal(cpu.linear_q8(torch.zeros(19, 64), w, bias), bias.expand(19, 20))
@@ -109,6 +125,18 @@ def test_int8_extremes_do_not_overflow(isa):
     x, w = torch.full((17, 2048), -3.0), pack_q8(torch.full((16, 2048), -2.0))
     want = torch.full((17, 16), 6.0 * 2048)
     torch.testing.assert_close(cpu.linear_q8(x, w), want, rtol=2**-11, atol=0)  # float16 scales
+
+
+def test_int8_bytes_of_x_at_their_limits_are_exact(isa):
+    """Low bytes of -128 and 127, high ones of both ends, against weights of 127."""
+    x = torch.zeros(17, 32)
+    x[:, 0] = LEVELS
+    x[:, 1:6] = torch.tensor([-LEVELS, 128, 127, -129, -128])
+    x[:, 6:] = torch.arange(26) * 1249 - LEVELS
+    want = x.sum(1, keepdim=True).expand(17, 16)
+    w = pack_q8(torch.full((16, 32), 127.0))
+    assert torch.equal(cpu.linear_q8(x, w), want * 127)
+    assert torch.equal(cpu.linear_q8(-x, w), want * -127)
 
 
 def test_int8_product_is_near_the_dense_one():
