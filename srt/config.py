@@ -87,6 +87,8 @@ class NetSection:
     log_level: str = "info"
     log_level_http: str = ""
     log_requests: bool = False
+    log_requests_level: int = 0  # 0 facts, 1 options too, 2 texts cut, 3 whole texts
+    log_requests_format: str = "text"  # text | json
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ class ApiSection:
     cors_origins: str = ""  # comma-separated, or "*"; "" : no CORS headers
     queue_timeout_s: float = -1.0  # until a request is admitted; -1: no limit
     request_timeout_s: float = -1.0  # until it has ended; -1: no limit
+    metrics_prefix: str = "sglang:"  # of names that dashboards of other servers know
     drain_s: float = 300.0  # how long a stopping server lets running requests go on
 
 

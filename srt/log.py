@@ -19,7 +19,9 @@ def setup_logging(level: str, process: str) -> None:
 
 
 def event(name: str, fields: dict[str, object]) -> str:
-    """`name key=value key=value`; values with spaces are quoted, floats have four digits."""
+    """`name key=value key=value`, one line: values with spaces or line breaks are quoted, floats
+    have four digits.
+    """
     return " ".join([name, *(f"{key}={_spell(value)}" for key, value in fields.items())])
 
 
@@ -37,4 +39,5 @@ class _Formatter(logging.Formatter):
 
 def _spell(value: object) -> str:
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return repr(text) if text == "" or " " in text else text
+    is_plain = text != "" and " " not in text and text.isprintable()
+    return text if is_plain else repr(text)

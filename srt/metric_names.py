@@ -21,6 +21,7 @@ OUTSIDE = {
     "realtime_tokens": KNOWN + "realtime_tokens",
     "gen_throughput": KNOWN + "gen_throughput",
     "new_token_ratio": KNOWN + "new_token_ratio",
+    "preempted": KNOWN + "num_retracted_reqs",
 }
 IN_USE = ("protected", "private", "quarantine")
 GB = 1e9
@@ -65,6 +66,9 @@ def derived_gauges(
     hit_rate = counters.get("prefix_hit_tokens", 0.0) / queries if queries else 0.0
     numbers = {
         "cache_hit_rate": hit_rate,
+        "num_paused_reqs": 0,  # generation cannot be paused
+        "hicache_host_used_tokens": 0,  # there is no host tier
+        "hicache_host_total_tokens": 0,
         "page_size": facts.page_size,
         "context_len": facts.context_len,
         "weight_memory_usage_gb": facts.weight_bytes / GB,

@@ -2,9 +2,9 @@
 
 Two sources. `RequestMetrics` is told by the frontend what happened to requests. The scheduler's
 counters and gauges are read from its state when somebody scrapes, by `render`: a gauge therefore
-falls when the last request is gone. Names known to dashboards carry the prefix `sglang:`; every
-number of the scheduler that has none appears as `treadle:<its plain name>`. Both lists are in
-`metric_names.py`. Each object has a registry of its own; nothing is registered globally.
+falls when the last request is gone. Names known to dashboards carry the prefix `sglang:`, or the
+one chosen; every number of the scheduler that has none appears as `treadle:<its plain name>`. Both
+lists are in `metric_names.py`. Each object has its own registry; nothing is registered globally.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from .metric_names import (
+    KNOWN,
     EngineFacts,
     derived_counters,
     derived_gauges,
@@ -24,7 +25,6 @@ from .metric_names import (
     split_labels,
 )
 
-PREFIX = "sglang:"
 ENGINE_TYPE = "unified"
 COMMON = ("model_name", "engine_type")
 RANKS = {"tp_rank": "0", "pp_rank": "0", "moe_ep_rank": "0"}
@@ -60,7 +60,8 @@ class TokenCounts(Protocol):
 class RequestMetrics:
     """Counts and times of requests as clients feel them. All durations are seconds."""
 
-    def __init__(self, model_name: str) -> None:
+    def __init__(self, model_name: str, prefix: str = KNOWN) -> None:
+        self.prefix = prefix
         self.registry = CollectorRegistry()
         self._common = {"model_name": model_name, "engine_type": ENGINE_TYPE}
         self._requests = self._counter("num_requests", "HTTP prompts accepted", "is_streaming")
@@ -143,37 +144,44 @@ class RequestMetrics:
         more_gauges = derived_gauges(counters, gauges, facts)
         scrape = _Scrape(
             {**self._common, **RANKS},
-            {**_outside(counters), **more_counters},
-            {**_outside(gauges), **more_gauges},
+            self._named({**_outside(counters), **more_counters}),
+            self._named({**_outside(gauges), **more_gauges}),
         )
         return generate_latest(self.registry) + generate_latest(_registry_of(scrape))
 
+    def _named(self, values: Mapping[str, float]) -> dict[str, float]:
+        """With the prefix that was chosen for known names."""
+        return {
+            self.prefix + name.removeprefix(KNOWN) if name.startswith(KNOWN) else name: value
+            for name, value in values.items()
+        }
+
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(PREFIX + name, text, (*COMMON, *labels), registry=self.registry)
+        return Counter(self.prefix + name, text, (*COMMON, *labels), registry=self.registry)
 
     def _histogram(
         self, name: str, text: str, buckets: tuple[float, ...], *labels: str
     ) -> Histogram:
         names = (*COMMON, *labels)
-        return Histogram(PREFIX + name, text, names, buckets=buckets, registry=self.registry)
+        return Histogram(self.prefix + name, text, names, buckets=buckets, registry=self.registry)
 
 
 class HttpMetrics:
     """Requests and responses by route. `endpoint` is a route's pattern, never a raw path."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, prefix: str = KNOWN) -> None:
         labels = ("endpoint", "method")
         self._requests = Counter(
-            PREFIX + "http_requests", "HTTP requests", labels, registry=registry
+            prefix + "http_requests", "HTTP requests", labels, registry=registry
         )
         self._responses = Counter(
-            PREFIX + "http_responses",
+            prefix + "http_responses",
             "HTTP responses",
             (*labels, "status_code"),
             registry=registry,
         )
         self._active = Gauge(
-            PREFIX + "http_requests_active", "HTTP requests now", labels, registry=registry
+            prefix + "http_requests_active", "HTTP requests now", labels, registry=registry
         )
 
     def started(self, endpoint: str, method: str) -> None:

@@ -8,6 +8,7 @@ by `cache/replay.py`; both are asked here, so that a launch fails before a weigh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -31,6 +32,7 @@ CPU_CHUNK_TOKENS = 1024
 CPU_BUDGET_BYTES = 2 << 30  # of pages and windows, at most
 CPU_BUDGET_SHARE = 0.25  # of available memory, at most
 LARGEST_PORT = 65535
+METRIC_NAME = re.compile("[a-zA-Z_:][a-zA-Z0-9_:]*")
 UNLIMITED = float("inf")
 
 Range = tuple[str, float, float, float]  # flag, value, lowest, highest
@@ -168,9 +170,14 @@ def _ranges(config: ServerConfig, model: ModelConfig) -> Sequence[Range]:
         ("--decode-log-interval", sched.decode_log_interval, 1, UNLIMITED),
         ("--watchdog-timeout", sched.watchdog_s, 1, UNLIMITED),
         ("--priority-scheduling-preemption-threshold", sched.preempt_gap, 0, UNLIMITED),
+        ("--log-requests-level", net.log_requests_level, 0, 3),
         ("--drain-timeout", api.drain_s, 0, UNLIMITED),
         ("--schedule-conservativeness", sched.conservativeness, 0.01, UNLIMITED),
     ]
+    if not METRIC_NAME.fullmatch(api.metrics_prefix + "x"):
+        raise ConfigError(
+            f"--metrics-prefix {api.metrics_prefix}: may hold letters, digits, _ and :"
+        )
     if cache.page_size % 2:
         raise ConfigError(f"--page-size {cache.page_size}: must be even")
     given = [

@@ -34,6 +34,7 @@ from .native import GenerateRoute
 from .openai_chat import ChatRoute
 from .openai_completions import CompletionRoute
 from .parsing import ParsingRoutes
+from .request_log import LogStyle
 from .service import Service
 from .text import TextRoutes
 
@@ -56,8 +57,9 @@ def make_app(service: Service, launch_command: str) -> ASGIApp:
 
 
 def _route(service: Service, endpoint: Endpoint, path: str, handler: Handler) -> Route:
-    is_logged = service.config.net.log_requests
-    guarded = Guarded(handler, path, service.http_metrics, is_logged=is_logged)
+    net = service.config.net
+    style = LogStyle(net.log_requests_level, net.log_requests_format == "json")
+    guarded = Guarded(handler, path, service.http_metrics, style if net.log_requests else None)
     return Route(path, guarded, methods=list(endpoint.methods))
 
 

@@ -7,8 +7,6 @@ every endpoint and the one place where an unknown exception becomes a 500.
 from __future__ import annotations
 
 import hmac
-import logging
-import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -17,11 +15,9 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import Aborted, Forbidden, TreadleError, Unauthorized
-from ..log import event
 from ..metrics import HttpMetrics
 from .bodies import error_response, internal_error, is_anthropic
-
-log = logging.getLogger(__name__)
+from .request_log import LogStyle, RequestRecord
 
 Handler = Callable[[Request], Awaitable[ASGIApp]]
 
@@ -118,12 +114,13 @@ class Guarded:
     """An endpoint as an ASGI app. `pattern` is its route, under which it is counted."""
 
     def __init__(
-        self, handler: Handler, pattern: str, metrics: HttpMetrics, *, is_logged: bool
+        self, handler: Handler, pattern: str, metrics: HttpMetrics, style: LogStyle | None
     ) -> None:
+        """`style` None: no line per request."""
         self._handler = handler
         self._pattern = pattern
         self._metrics = metrics
-        self._is_logged = is_logged
+        self._style = style
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status: int | None = None
@@ -134,7 +131,10 @@ class Guarded:
                 status = message["status"]
             await send(message)
 
-        method, started = scope["method"], time.monotonic()
+        method, record = scope["method"], None
+        if self._style is not None:
+            record = RequestRecord(self._style, self._pattern, receive, send)
+            receive, send = record.receive, record.send
         self._metrics.started(self._pattern, method)
         try:
             response = await self._respond(Request(scope, receive))
@@ -142,10 +142,8 @@ class Guarded:
                 await response(scope, receive, send_and_note)
         finally:
             self._metrics.ended(self._pattern, method, status)
-            if self._is_logged:
-                seconds = time.monotonic() - started
-                fields: dict[str, object] = {"path": self._pattern, "status": status, "s": seconds}
-                log.info(event("http_request", fields))
+            if record is not None:
+                record.write(status)
 
     async def _respond(self, request: Request) -> ASGIApp | None:
         """None: the client is gone and nobody reads an answer."""

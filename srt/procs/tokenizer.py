@@ -88,7 +88,7 @@ def make_service(boot: Boot, channel: AsyncChannel) -> Service:
         )
     limits = Limits(config.model.context_len, min(model.vocab_size, tokenizer.vocab_size))
     eos_ids = tuple(i for i in dict.fromkeys((*model.eos_ids, *tokenizer.eos_ids)))
-    metrics = RequestMetrics(config.model.served_name)
+    metrics = RequestMetrics(config.model.served_name, config.api.metrics_prefix)
     template = pick_template(tokenizer, config.model.chat_template)
     return Service(
         frontend=Frontend(channel, tokenizer, metrics),
@@ -108,7 +108,7 @@ def make_service(boot: Boot, channel: AsyncChannel) -> Service:
         ),
         config=config,
         metrics=metrics,
-        http_metrics=HttpMetrics(metrics.registry),
+        http_metrics=HttpMetrics(metrics.registry, metrics.prefix),
         version=_version(),
     )
 

@@ -86,3 +86,13 @@ def test_two_objects_share_nothing():
     assert b"} 5.0" not in two.render({}, {}, FACTS)
     HttpMetrics(one.registry)
     HttpMetrics(two.registry)
+
+
+def test_the_prefix_of_known_names_may_be_chosen():
+    metrics = RequestMetrics("m", "my:")
+    HttpMetrics(metrics.registry, metrics.prefix)
+    text = metrics.render(COUNTERS, GAUGES, FACTS).decode()
+    names = {family.name for family in text_string_to_metric_families(text)}
+    assert not any(name.startswith("sglang:") for name in names)
+    assert {name.replace("sglang:", "my:") for name in STARRED} <= names
+    assert "treadle:fresh_rows" in names

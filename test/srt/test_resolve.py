@@ -211,3 +211,10 @@ def test_error_names_flag_value_and_limit(section: str, values: dict[str, object
     with pytest.raises(ConfigError) as caught:
         resolve(config(**{section: values}), GEMMA, HOST)
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize("prefix", ["", "my_", "my:"])
+def test_metrics_prefix_is_part_of_a_name(prefix: str):
+    assert resolve(config(api={"metrics_prefix": prefix}), GEMMA, HOST).api.metrics_prefix == prefix
+    with pytest.raises(ConfigError, match="--metrics-prefix my-x:"):
+        resolve(config(api={"metrics_prefix": "my-x"}), GEMMA, HOST)

@@ -57,6 +57,13 @@ SCHEDULING = (
         negation="--async-scheduling",
         negative=True,
     ),
+    Flag(
+        "--grammar-backend",
+        "sched.grammar_backend",
+        "of structured output; none: such requests are refused",
+        aliases=("--guided-decoding-backend",),
+        choices=("llguidance", "none"),
+    ),
     Flag("--random-seed", "sched.seed", "of requests without a seed", INT, ("--seed",)),
     Flag(
         "--watchdog-timeout",

@@ -35,12 +35,6 @@ ACCEPTED = (
     _accepted("--model-impl", "every model here is our own implementation"),
     _accepted("--jinja", "chat templates are always jinja", SWITCH),
     _accepted("--enable-auto-tool-choice", "tools are always served", SWITCH),
-    _accepted(
-        "--grammar-backend",
-        "requests with grammars are answered 501",
-        Kind.TEXT,
-        "--guided-decoding-backend",
-    ),
     _accepted("--enable-mixed-chunk", "prompt and generated rows always share steps", SWITCH),
     _accepted("--enable-chunked-prefill", "prompts are always cut into chunks", SWITCH),
     _accepted("--max-prefill-tokens", "prompts are always cut into chunks", SIZE),
@@ -77,8 +71,6 @@ ACCEPTED = (
     _accepted("--enable-torch-compile", "models are not compiled", SWITCH),
     _accepted("--enable-metrics", "/metrics is always there", SWITCH),
     _accepted("--disable-log-stats", "statistics are read only when /metrics is", SWITCH),
-    _accepted("--log-requests-level", "prompts and outputs are never logged", INT),
-    _accepted("--log-requests-format", "the log has one format"),
 )
 
 REFUSED = (

@@ -20,9 +20,26 @@ LOGGING = (
     Flag(
         "--log-requests",
         "net.log_requests",
-        "a line per request, without its text",
+        "a line per request",
         SWITCH,
         ("--enable-log-requests",),
+    ),
+    Flag(
+        "--log-requests-level",
+        "net.log_requests_level",
+        "0: route, status, time; 1: and options; 2: and the begin of texts; 3: and all texts",
+        INT,
+    ),
+    Flag(
+        "--log-requests-format",
+        "net.log_requests_format",
+        "of the line per request",
+        choices=("text", "json"),
+    ),
+    Flag(
+        "--metrics-prefix",
+        "api.metrics_prefix",
+        "of the metrics that dashboards of other servers know",
     ),
     Flag("--decode-log-interval", "sched.decode_log_interval", "steps between status lines", INT),
 )
