@@ -46,6 +46,7 @@ class CacheSection:
     replay_depth: int = 1  # windows at the top layer
     canonical_grid: int = -1  # tokens; -1: the smallest legal, `cache/grid.py`
     adopt_min_saving: int = -1  # tokens a hit must save; -1: page_size
+    warm_windows: int = -1  # slots that keep windows of ended requests; -1: max_running if they fit
     check_invariants: bool = False  # CacheManager.check() after every step
 
 

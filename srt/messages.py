@@ -85,7 +85,7 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """`session` is a hint for routing and logs; it has no effect on results.
+    """`session` is a hint whose windows to prefer; it has no effect on results (D18).
 
     `logprob_start` is the first prompt token whose logprob is wanted, at most the prompt's length;
     None: of no prompt token. `top_logprobs` and `logprob_ids` (further ids whose logprobs are
@@ -176,8 +176,11 @@ class PageUpdate:
 class SlotReset:
     """A request enters (or re-enters) a slot: rings are emptied, sampler state is replaced.
 
-    `floor` is the first position that will be run (nothing below is in the rings); `hit` is the
-    adopted length H. The replay shape of the hit: `slope` rows more per layer downwards, `depth`
+    `floor` is the lowest position in the rings, and the first that will be run; `hit` is the
+    adopted length H. With `source` not 0 the rings are that slot's, copied unless it is `slot`
+    itself, and hold the window of H: `floor` is the lowest position in it, rows run from H, and
+    what is held of H and above is nobody's (B5, B24). Resets are carried out in order, before the
+    step's rows. The replay shape of the hit: `slope` rows more per layer downwards, `depth`
     windows at the top (uniform replay is slope 0). `num_output` sampled tokens exist already
     (resume); `history` holds all known ids when penalties need them, else it is empty.
     """
@@ -193,6 +196,7 @@ class SlotReset:
     top_logprobs: int | None = None
     history: array[int] = field(default_factory=ids)
     logprob_ids: array[int] = field(default_factory=ids)
+    source: int = 0
 
 
 @dataclass(frozen=True, slots=True)

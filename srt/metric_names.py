@@ -100,10 +100,11 @@ def _pages(gauges: Mapping[str, float], facts: EngineFacts) -> dict[str, float]:
 
 
 def _windows(gauges: Mapping[str, float], facts: EngineFacts) -> dict[str, float]:
-    """A slot holds one window of every window layer; the tree holds none."""
+    """A slot holds one window of every window layer; the tree holds none. Warm ones are in nobody's
+    way: whoever needs a slot takes theirs."""
     tokens = {
         state: gauges.get(f"window_slots{{state={state}}}", 0.0) * facts.window
-        for state in ("free", "taken", "quarantine")
+        for state in ("free", "taken", "warm", "quarantine")
     }
     total = sum(tokens.values())
     used = tokens["taken"] + tokens["quarantine"]
@@ -111,6 +112,6 @@ def _windows(gauges: Mapping[str, float], facts: EngineFacts) -> dict[str, float
         "swa_token_usage": used / total if total else 0.0,
         "max_total_num_tokens_swa": total,
         "swa_available_tokens": tokens["free"],
-        "swa_evictable_tokens": 0.0,
+        "swa_evictable_tokens": tokens["warm"],
         "swa_used_tokens": used,
     }

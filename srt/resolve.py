@@ -44,6 +44,7 @@ def resolve(config: ServerConfig, model: ModelConfig, host: HostFacts) -> Server
     parallel = _parallel(config.parallel, host)
     cache = _cache(config.cache, model, host)
     sched = _sched(config.sched, cache, model, host)
+    cache = replace(cache, warm_windows=_warm(cache, sched.max_running, model))
     section = _model(config.model, model)
     layout = KVLayout.from_config(model, cache, 0, 1)
     plan_capacity(
@@ -146,11 +147,24 @@ def _check_chunk(chunk: int, running: int, cache: CacheSection, rule: ReplayRule
 
 
 def _auto_running(cache: CacheSection, model: ModelConfig) -> int:
-    """As many slots as the default, but windows take at most half of the memory."""
+    """As many slots as the default, but windows take at most half of the memory, warm ones too. One
+    of these is enough for the slots of requests that do not run to keep theirs."""
     slot_bytes = KVLayout.from_config(model, cache, 0, 1).slot_bytes
     if slot_bytes == 0:
         return CPU_MAX_RUNNING
-    return max(1, min(CPU_MAX_RUNNING, cache.memory_bytes // 2 // slot_bytes - 1))
+    warm = 1 if cache.warm_windows < 0 else cache.warm_windows
+    return max(1, min(CPU_MAX_RUNNING, cache.memory_bytes // 2 // slot_bytes - 1 - warm))
+
+
+def _warm(cache: CacheSection, running: int, model: ModelConfig) -> int:
+    """By default as many as run, but all windows together take at most half of the memory. None
+    without window layers or without hits: there is nothing to keep, or nobody to take it."""
+    if not model.window_layers or not cache.prefix_cache:
+        return 0
+    if cache.warm_windows >= 0:
+        return cache.warm_windows
+    slot_bytes = KVLayout.from_config(model, cache, 0, 1).slot_bytes
+    return max(0, min(running, cache.memory_bytes // 2 // slot_bytes - 1 - running))
 
 
 def _net(section: NetSection) -> NetSection:
@@ -194,6 +208,7 @@ def _ranges(config: ServerConfig, model: ModelConfig) -> Sequence[Range]:
         ("--adopt-min-saving", cache.adopt_min_saving, 0, UNLIMITED),
         ("--queue-timeout", api.queue_timeout_s, 0, UNLIMITED),
         ("--request-timeout", api.request_timeout_s, 0, UNLIMITED),
+        ("--max-warm-windows", cache.warm_windows, 0, 1 << 16),
         ("--num-threads", config.parallel.num_threads, 1, 1 << 10),
     ]
     return [*rows, *(row for row in given if row[1] != -1)]

@@ -50,14 +50,20 @@ def toy_config(pattern: str = "ssgssg", window: int = 8, **sizes: int) -> ModelC
 
 
 def make_runner(
-    config: ModelConfig, values: dict[str, Tensor], *, page_size: int = 4, num_pages: int = 256
+    config: ModelConfig,
+    values: dict[str, Tensor],
+    *,
+    page_size: int = 4,
+    num_pages: int = 256,
+    spare_rows: int = 0,
 ) -> Runner:
+    """Eight slots with rings of a window and `spare_rows`."""
     dtype = values["embed"].dtype
     tables = rope_tables(config, config.context_len, dtype)
     model = build_model(Parameters(config, values, tables, dtype))
     pools = KVPools(
         PagePool.allocate(config, num_pages, page_size, dtype),
-        WindowPool.allocate(config, 9, max(config.window, 1), dtype),
+        WindowPool.allocate(config, 9, max(config.window, 1) + spare_rows, dtype),
     )
     slots = SlotTable.allocate(9, config.context_len // page_size, len(config.layers))
     return Runner(config, model, pools, slots, page_size)
@@ -96,12 +102,14 @@ class Driver:
         floor: int = 0,
         slope: int = 0,
         depth: int = 1,
+        source: int = 0,
     ) -> None:
         """Give `slot` to a request; `adopted` are the pages of the first `hit` positions."""
         self.tokens[slot] = tokens
         self.page_rows[slot] = list(adopted or [])
         params = SamplingParams(max_new_tokens=8, temperature=0.0)
-        self.resets.append(SlotReset(slot, floor, hit, slope, depth, len(tokens), 0, params))
+        sizes = (slot, floor, hit, slope, depth, len(tokens), 0)
+        self.resets.append(SlotReset(*sizes, params, source=source))
         if adopted:
             self.updates.append(PageUpdate(slot, 0, array("i", adopted)))
 

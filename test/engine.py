@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from test.loading import HOST
+from treadle.srt.cache.layout import ring_rows
 from treadle.srt.cache.manager import CacheFacts, CacheManager
 from treadle.srt.cache.replay import ReplayRule
 from treadle.srt.checkpoint import load_model_config
@@ -53,6 +54,7 @@ class Engine:
         chunk: int = 256,
         pages: int = -1,
         running: int = 4,
+        warm: int = 0,
         conservativeness: float = 1.0,
     ) -> None:
         facts = load_model_config(path)
@@ -62,7 +64,7 @@ class Engine:
                 ModelSection(path=str(path), quantization=quantization),
                 CacheSection(
                     memory_bytes=32 << 20, page_size=4, max_total_tokens=cap, replay_mode=mode,
-                    replay_slope=slope, check_invariants=True,
+                    replay_slope=slope, check_invariants=True, warm_windows=warm,
                 ),
                 SchedSection(
                     max_running=running, chunk_tokens=chunk, seed=1,
@@ -74,7 +76,8 @@ class Engine:
         )  # fmt: skip
         self.runner = Runner.load(config, facts, path, lambda done, total, label: None)
         ready = self.runner.capacity(0)
-        cache_facts = CacheFacts(ready.num_pages, ready.num_slots, 4, True, "lru")
+        sizes = ready.num_pages, ready.num_slots, 4, True, "lru"
+        cache_facts = CacheFacts(*sizes, config.cache.warm_windows, ring_rows(facts, config.cache))
         self.cache = CacheManager(cache_facts, ReplayRule.from_config(facts, config.cache))
         self.scheduler = Scheduler(config.sched, config.cache, self.cache, config.model.context_len)
         self.answers: dict[str, Answer] = {}

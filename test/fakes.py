@@ -8,10 +8,10 @@ on chunks, hits, preemption or its neighbours, and `FakeModel.oracle` says what 
 
 Checked on every plan: page 0 and slot 0 are never used; rows of a slot are contiguous from its
 floor; windows start anew only at the row that the request has come to; every row sees the pages of
-its own prefix and, in the ring, its whole window above the floor; rows below `computed` write
-nothing; nobody writes a page of the tree; no unanswered step uses a slot that a plan resets, or
-writes a page that it gives to somebody else (T31: reading one is harmless, the worker runs steps in
-order); the row budget holds.
+its own prefix and, in the ring, its whole window above the floor, which a slot that takes another's
+ring must find there; rows below `computed` write nothing; nobody writes a page of the tree; no
+unanswered step uses a slot that a plan resets, or writes a page that it gives to somebody else
+(T31: reading one is harmless, the worker runs steps in order); the row budget holds.
 """
 
 from __future__ import annotations
@@ -137,7 +137,8 @@ class FakeWorker:
     """`submit` plans, `step` answers the oldest; `execute` does both for a single plan.
 
     `in_tree` (pages that the radix tree owns) enables the check that nobody writes them. `window`
-    0 means a model without window layers. `max_rows` is the row budget of one step.
+    0 means a model without window layers, `ring_rows` 0 a ring of one window. `max_rows` is the row
+    budget of one step.
     """
 
     def __init__(
@@ -148,6 +149,7 @@ class FakeWorker:
         num_slots: int,
         *,
         window: int = 0,
+        ring_rows: int = 0,
         max_rows: int = 1 << 30,
         in_tree: Callable[[], Container[int]] | None = None,
     ) -> None:
@@ -155,12 +157,14 @@ class FakeWorker:
         self.page_size = page_size
         self.num_slots = num_slots
         self.window = window
+        self.ring_rows = max(1, ring_rows or window)
         self.max_rows = max_rows
         self.in_tree = in_tree
         self.pages: list[list[int]] = [[0] * page_size for _ in range(num_pages)]
         self.slots: dict[int, FakeSlot] = {}
         self.pending: deque[tuple[StepPlan, set[int], set[int]]] = deque()
         self.rows_run = 0
+        self.kept_windows = 0
         self._bound: dict[int, _Bound] = {}
         self._last_step: int | None = None
 
@@ -177,6 +181,8 @@ class FakeWorker:
             require(0 < reset.slot < self.num_slots, f"reset of slot {reset.slot}")
             busy = any(reset.slot in used for _, used, _ in self.pending)
             require(not busy, f"slot {reset.slot} is reset under a running step")
+            known = not reset.source or reset.source in self._bound
+            require(known, f"slot {reset.source} has no window to take")
             self._bound[reset.slot] = _Bound(reset.hit)
         for update in plan.pages:
             self._bind(update)
@@ -248,8 +254,15 @@ class FakeWorker:
         require(0 <= reset.floor <= reset.hit < known, f"floor and hit of {reset}")
         wanted = known if reset.sampling.has_penalties else 0
         require(len(reset.history) == wanted, f"{len(reset.history)} ids of history, not {wanted}")
-        ring: list[tuple[int, int] | None] = [None] * max(1, self.window)
-        self.slots[reset.slot] = FakeSlot(reset, ring, reset.floor, reset.num_output)
+        ring: list[tuple[int, int] | None] = [None] * self.ring_rows
+        first = reset.floor
+        if reset.source:
+            first = reset.hit
+            require(reset.floor == max(0, first - self.window + 1), f"floor of {reset}")
+            held = self.slots[reset.source].ring
+            ring = [row if row and row[0] < first else None for row in held]
+            self.kept_windows += 1
+        self.slots[reset.slot] = FakeSlot(reset, ring, first, reset.num_output)
 
     def _rewind(self, slot: FakeSlot, rewind: Rewind) -> None:
         reset = slot.reset
@@ -289,12 +302,12 @@ class FakeWorker:
         slot.next_row = span.end
 
     def _adopt(self, slot: FakeSlot) -> None:
-        """Contexts below the floor are what the adopted pages say; penalties let us check them."""
+        """Contexts below the first row are what the adopted pages say; penalties let us check."""
         size = self.page_size
-        floor = slot.reset.floor
-        slot.contexts = [self.pages[slot.table[p // size]][p % size] for p in range(floor)]
+        first = slot.next_row
+        slot.contexts = [self.pages[slot.table[p // size]][p % size] for p in range(first)]
         context = ROOT
-        for position, token in enumerate(slot.reset.history[:floor]):
+        for position, token in enumerate(slot.reset.history[:first]):
             context = extend(context, token)
             require(slot.contexts[position] == context, f"hit differs at position {position}")
         slot.started = True

@@ -14,6 +14,7 @@ from .node import RadixNode
 from .pages import PageAllocator
 from .radix import RadixTree
 from .slots import SlotAllocator
+from .warm import WarmWindows
 
 
 def check_conservation(
@@ -32,24 +33,28 @@ def check_conservation(
         raise InvariantBroken(f"T2, T5: pages held twice {twice}, lost {lost}, not taken {stray}")
 
 
-def check_leases(
-    slots: SlotAllocator, tree: RadixTree, leases: Iterable[Lease], page_size: int
-) -> None:
-    """Each lease has its own slot and one live pin whose path spells its protected pages (T15,
-    T20), and nothing else is pinned. Raises: InvariantBroken."""
+def check_slots(slots: SlotAllocator, leases: Iterable[Lease], warm: WarmWindows) -> None:
+    """Each taken slot has one owner: a lease, or a window that is kept warm (S1).
+
+    Raises: InvariantBroken."""
+    owned = Counter([*(lease.slot for lease in leases), *warm])
+    for slot, count in owned.items():
+        if count > 1 or not slots.holds(slot):
+            raise InvariantBroken(f"slot {slot} is not taken, or by {count} owners")
+    if len(owned) != slots.num_taken:
+        raise InvariantBroken(f"{slots.num_taken} slots are taken by {len(owned)} owners")
+
+
+def check_leases(tree: RadixTree, leases: Iterable[Lease], page_size: int) -> None:
+    """Each lease has one live pin whose path spells its protected pages (T15, T20), and nothing
+    else is pinned. Raises: InvariantBroken."""
     pins: dict[RadixNode, int] = {}
-    count = 0
     for lease in leases:
-        count += 1
-        if not slots.holds(lease.slot):
-            raise InvariantBroken(f"slot {lease.slot} of a lease is not taken")
         if lease.pin.released or lease.protected_len % page_size:
             raise InvariantBroken(f"T20: lease of slot {lease.slot} has no live pin")
         if _path_pages(lease.pin.node) != list(lease.pages[: lease.protected_len // page_size]):
             raise InvariantBroken(f"T15: lease of slot {lease.slot} does not follow the tree")
         pins[lease.pin.node] = pins.get(lease.pin.node, 0) + 1
-    if count != slots.num_taken:
-        raise InvariantBroken(f"{slots.num_taken} slots are taken by {count} leases")
     for node in [*tree.roots(), *tree.nodes()]:
         below = sum(child.pins for child in node.children.values())
         if node.pins != below + pins.get(node, 0):

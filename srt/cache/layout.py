@@ -5,6 +5,10 @@ A page is P positions of every global layer. A slot's share is one ring per wind
     page    P rows x (K, V) x global layers
     slot    C rows x (K, V) x window layers                    row of position q: slot * C + q % C
             C = align_up(W + draft tokens, row alignment)      S3: one row less only worsens text
+            C = align_up(W + 2P + draft tokens, ..)            when windows are kept (`warm.py`)
+
+A kept window needs W + P - 1 rows, for its own end. The rest of the second page is how far a
+request may have gone on when another copies its window at the end of the prompt.
 
 Page 0 and slot 0 are sinks of padding rows and are counted, because they are allocated.
 The budget is for pages and rings; scratch of the attention is the worker's own.
@@ -31,6 +35,7 @@ class KVLayout:
     num_window: int
     window: int
     ring_rows: int
+    num_warm: int = 0  # slots beyond one for each running request
 
     @classmethod
     def from_config(
@@ -51,7 +56,8 @@ class KVLayout:
             num_global=len(model.global_layers),
             num_window=num_window,
             window=model.window if num_window else 0,
-            ring_rows=align_up(model.window + draft_tokens, row_align) if num_window else 0,
+            ring_rows=ring_rows(model, cache, draft_tokens, row_align),
+            num_warm=max(0, cache.warm_windows) if num_window else 0,
         )
 
     @property
@@ -77,6 +83,17 @@ class Capacity:
     num_slots: int
 
 
+def ring_rows(
+    model: ModelConfig, cache: CacheSection, draft_tokens: int = 0, row_align: int = 1
+) -> int:
+    """C; 0 without window layers. A number of warm windows that is not settled yet counts as some:
+    `resolve` asks for the bytes before it decides."""
+    if not model.window_layers:
+        return 0
+    spare = 2 * cache.page_size if cache.warm_windows else 0
+    return align_up(model.window + spare + draft_tokens, row_align)
+
+
 def plan_capacity(
     layout: KVLayout,
     budget_bytes: int,
@@ -85,18 +102,20 @@ def plan_capacity(
     context_len: int,
     chunk_tokens: int,
 ) -> Capacity:
-    """Split `budget_bytes`: rings of `max_running` + 1 slots first, the rest is pages.
+    """Split `budget_bytes`: rings of `max_running` + warm + 1 slots first, the rest is pages.
 
     `cap_tokens`: upper limit of global-KV tokens, -1 for none. Raises: ConfigError naming the
     values when no slot fits, or when the pages cannot hold one chunk and a page (section 5).
     """
     if max_running < 1:
         raise ConfigError(f"max_running {max_running} must be at least 1")
-    slots_bytes = (max_running + 1) * layout.slot_bytes
+    num_slots = max_running + layout.num_warm + 1
+    slots_bytes = num_slots * layout.slot_bytes
     if slots_bytes >= budget_bytes:
         raise ConfigError(
             f"memory budget of {budget_bytes} bytes does not hold the windows of max_running "
-            f"{max_running} (+1) slots: {slots_bytes} bytes, {layout.slot_bytes} each"
+            f"{max_running} and {layout.num_warm} warm (+1) slots: {slots_bytes} bytes, "
+            f"{layout.slot_bytes} each"
         )
     num_pages = _count_pages(layout, budget_bytes - slots_bytes, max_running, context_len)
     if cap_tokens >= 0:
@@ -110,7 +129,7 @@ def plan_capacity(
             f"(memory budget {budget_bytes} bytes, windows {slots_bytes} bytes, "
             f"max_total_tokens {cap_tokens}, page {layout.page_bytes} bytes)"
         )
-    return Capacity(num_pages, num_slots=max_running + 1)
+    return Capacity(num_pages, num_slots)
 
 
 def _count_pages(layout: KVLayout, budget_bytes: int, max_running: int, context_len: int) -> int:

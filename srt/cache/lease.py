@@ -1,4 +1,4 @@
-"""Lease, PrefixHit, Admission: what the cache knows of one request, and its answers to questions.
+"""Lease, Origin, PrefixHit, Admission: what the cache knows of one request, and what it answers.
 
 A `Lease` is written by `CacheManager` only; the scheduler's `Request` holds it and passes it back.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ..messages import SlotId
 from .node import Pin
 from .replay import ReplayShape
+from .warm import Window, WindowSource
 
 
 @dataclass(slots=True, eq=False)
@@ -31,13 +32,36 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """What a request goes on from, beside its token ids.
+
+    `resumed_prompt_len`: of a preempted one. `session`: a hint. `parent`: slot and window of the
+    running request that a fork has its prompt from. Resumed requests and forks are counted in no
+    hit statistics (B37)."""
+
+    resumed_prompt_len: int | None = None
+    session: str | None = None
+    is_fork: bool = False
+    parent: tuple[SlotId, Window] | None = None
+
+    @property
+    def is_counted(self) -> bool:
+        return self.resumed_prompt_len is None and not self.is_fork
+
+
+FRESH = Origin()
+
+
+@dataclass(frozen=True, slots=True)
 class PrefixHit:
     """Lengths in tokens. `length` is H (0: no hit), `start` is s = H - R. `dropped`: (reason,
-    tokens) that the tree has but were not taken, reason being exactness, logprob or short."""
+    tokens) that the tree has but were not taken, reason being exactness, logprob or short.
+    `source`: the window that is there already; nothing is replayed then (B5)."""
 
     length: int
     start: int
     dropped: tuple[tuple[str, int], ...]
+    source: WindowSource | None = None
 
     @property
     def replayed(self) -> int:

@@ -6,9 +6,10 @@ Life of a lease, and who owns its pages (`protected_len`, T15, is always whole p
             0                       protected_len                 len(pages) * P
 
     admit     pins a hit, takes a slot; no private page yet. A refused admission left no trace (B30)
+              A slot with the hit's window is copied to a free one, or else taken over (`warm.py`)
     grow      private pages up to a length, evicting if needed
     publish   moves the border: pages whose rows are committed go to the tree (T13)
-    release   unpins; private pages and slot leave through quarantine (T31)
+    release   unpins; private pages and slot leave through quarantine (T31), or the slot stays warm
 
 Nothing here decides when: the scheduler does, and it frees a lease in one place (T32). Invariants
 T1-T7 are counted by `check`. Not thread-safe; no wall time, so equal calls give equal pages.
@@ -23,26 +24,34 @@ from dataclasses import dataclass
 from ..errors import InvariantBroken
 from ..messages import ids
 from .grid import count_points, segment_ends
-from .invariants import check_conservation, check_leases
-from .lease import Admission, Lease, PrefixHit
+from .invariants import check_conservation, check_leases, check_slots
+from .lease import FRESH, Admission, Lease, Origin, PrefixHit
 from .node import Match, Namespace, Run
 from .pages import PageAllocator
 from .radix import RadixTree
 from .replay import ReplayRule, ReplayShape
-from .slots import SlotAllocator
+from .warm import RingShape, Window, WindowSource
+from .window_slots import WindowSlots
 
 _NO_MATCH = Match(0, 0, ())
 
 
 @dataclass(frozen=True, slots=True)
 class CacheFacts:
-    """Counts include page 0 and slot 0, the sinks."""
+    """Counts include page 0 and slot 0, the sinks. `num_warm`: slots beyond one for each running
+    request; windows of ended requests are kept only when there are some. `ring_rows`: C."""
 
     num_pages: int
     num_slots: int
     page_size: int
     prefix_cache: bool
     eviction_policy: str
+    num_warm: int = 0
+    ring_rows: int = 0
+
+    @property
+    def max_running(self) -> int:
+        return self.num_slots - 1 - self.num_warm
 
 
 class CacheManager:
@@ -51,7 +60,8 @@ class CacheManager:
         self.facts = facts
         self.rule = rule
         self.pages = PageAllocator(facts.num_pages)
-        self.slots = SlotAllocator(facts.num_slots)
+        rings = RingShape(facts.page_size, facts.ring_rows, rule.window)
+        self.windows = WindowSlots(facts.num_slots, rings)
         # A prompt outranks outputs until the pool has turned over once since its last use.
         self.tree = RadixTree(facts.page_size, facts.eviction_policy, facts.num_pages)
         self.leases: set[Lease] = set()
@@ -65,12 +75,30 @@ class CacheManager:
         """Pages that `grow` can still obtain now; those in quarantine come at a commit."""
         return self.pages.num_free + self.tree.evictable_pages
 
-    def probe(self, ns: Namespace, tokens: array[int], limit: int, shape: ReplayShape) -> PrefixHit:
+    @property
+    def num_admittable(self) -> int:
+        """Requests for which there is a slot now; warm windows are in nobody's way."""
+        places = self.facts.max_running - len(self.leases)
+        return min(places, self.windows.num_available)
+
+    def keeps_windows(self, shape: ReplayShape) -> bool:
+        """Whether windows of such requests are kept for others, and others' taken."""
+        has_pool = self.facts.num_warm > 0 and self.facts.prefix_cache
+        return has_pool and self.rule.shares_windows(shape)
+
+    def probe(
+        self,
+        ns: Namespace,
+        tokens: array[int],
+        limit: int,
+        shape: ReplayShape,
+        origin: Origin = FRESH,
+    ) -> PrefixHit:
         """The hit that `admit` would take now. Pure; O(matched tokens / page) memcmp's (T8).
 
         `tokens`: all known ids. `limit`: at most `len(tokens) - 1`, less when earlier rows must be
         computed (B26, B28)."""
-        return self._look(ns, tokens, limit, shape)[0]
+        return self._look(ns, tokens, limit, shape, origin)[0]
 
     def admit(
         self,
@@ -79,37 +107,33 @@ class CacheManager:
         limit: int,
         shape: ReplayShape,
         reserve_pages: int,
-        *,
-        resumed_prompt_len: int | None = None,
+        origin: Origin = FRESH,
     ) -> Admission | None:
         """Pin the hit and take a slot, or return None with nothing changed (B30).
 
         `reserve_pages`: all pages the request is expected to use counted from position 0, adopted
         ones included, plus the scheduler's headroom. It is a check, not an allocation: the hit is
-        subtracted from it, and from what is evictable (T24); `grow` takes pages. A preempted
-        request gives `resumed_prompt_len`; it is counted in no hit statistics (B37)."""
-        if not self.slots.num_free:
+        subtracted from it, and from what is evictable (T24); `grow` takes pages."""
+        if self.num_admittable < 1:
             return None
-        hit, found = self._look(ns, tokens, limit, shape)
+        hit, found = self._look(ns, tokens, limit, shape, origin)
         adopted = hit.length // self.facts.page_size
         if reserve_pages - adopted > self.available_pages - found.unpinned(adopted):
             return None
-        slot = self.slots.take()
-        assert slot is not None
-        is_resume = resumed_prompt_len is not None
-        prompt_len = len(tokens) if resumed_prompt_len is None else resumed_prompt_len
-        got = self.tree.pin(ns, tokens, hit.length, is_resume=is_resume)
+        got = self.tree.pin(ns, tokens, hit.length, is_resume=not origin.is_counted)
+        resumed = origin.resumed_prompt_len
+        prompt_len = len(tokens) if resumed is None else resumed
         lease = Lease(
-            slot=slot,
+            slot=self.windows.take(hit.source),
             pages=got.pages,
             pin=got.pin,
             protected_len=hit.length,
             prompt_len=prompt_len,
-            approx=self._generation(got.approx, hit.length, shape, prompt_len),
+            approx=self._generation(got.approx, hit, shape, prompt_len),
             shape=shape,
         )
         self.leases.add(lease)
-        if not is_resume:
+        if origin.is_counted:
             self._count(len(tokens), hit)
         return Admission(hit, lease)
 
@@ -186,8 +210,11 @@ class CacheManager:
         self._retire(duplicates, step_in_flight)
         return done.rebound
 
-    def release(self, lease: Lease, in_flight_step: int | None) -> None:
+    def release(
+        self, lease: Lease, in_flight_step: int | None, window: Window | None = None
+    ) -> None:
         """End a lease (finish, abort, preemption). Publish first what is worth keeping (T36, T43).
+        `window`: what the slot holds; it stays warm when that serves a hit.
 
         Published pages are evictable at once: a step in flight only reads them, and a later writer
         runs after it. Private pages and the slot, which it may write, wait for its commit (T31).
@@ -197,15 +224,12 @@ class CacheManager:
         self.leases.remove(lease)
         self.tree.unpin(lease.pin)
         self._retire(lease.pages[lease.protected_len // self.facts.page_size :], in_flight_step)
-        if in_flight_step is None:
-            self.slots.give_back(lease.slot)
-        else:
-            self.slots.quarantine(lease.slot, in_flight_step)
+        self.windows.give_up(lease.slot, in_flight_step, window)
 
     def committed(self, step: int) -> None:
         """Step `step` is complete: what waited for it or an earlier one is free."""
         self.pages.release(step)
-        self.slots.release(step)
+        self.windows.committed(step)
 
     def evict(self, count: int) -> int:
         """Move up to `count` unpinned pages from the tree to the free list; returns how many."""
@@ -214,9 +238,11 @@ class CacheManager:
         return len(freed)
 
     def flush(self) -> bool:
-        """Empty the tree. False, with nothing changed, while a lease is open (T25)."""
+        """Empty the tree and the warm slots. False, with nothing changed, while a lease is open
+        (T25)."""
         if self.leases:
             return False
+        self.windows.clear()
         self.pages.give_back(self.tree.flush())
         return True
 
@@ -226,7 +252,7 @@ class CacheManager:
             f"prefix_hit_dropped_tokens{{reason={reason}}}": float(count)
             for reason, count in self._dropped_tokens.items()
         }
-        return dropped | {
+        return (dropped | self.windows.counters()) | {
             "prefix_query_tokens": float(self._query_tokens),
             "prefix_hit_tokens": float(self._hit_tokens),
             "dedup_pages": float(self._dedup_pages),
@@ -239,15 +265,12 @@ class CacheManager:
         nodes = list(self.tree.nodes())
         resident = sum(len(node.pages) for node in nodes)
         approximate = sum(len(node.pages) for node in nodes if node.approx)
-        return {
+        return self.windows.gauges() | {
             "pages{state=free}": float(self.pages.num_free),
             "pages{state=evictable}": float(self.tree.evictable_pages),
             "pages{state=protected}": float(self.tree.protected_pages),
             "pages{state=private}": float(self.pages.num_taken - resident),
             "pages{state=quarantine}": float(self.pages.num_quarantined),
-            "window_slots{state=free}": float(self.slots.num_free),
-            "window_slots{state=taken}": float(self.slots.num_taken),
-            "window_slots{state=quarantine}": float(self.slots.num_quarantined),
             "tree_nodes": float(len(nodes)),
             "tree_nonexact_ratio": approximate / resident if resident else 0.0,
         }
@@ -256,12 +279,13 @@ class CacheManager:
         """Raises: InvariantBroken when a rule of T1-T7, T15 or T20 does not hold. O(pages)."""
         self.tree.check()
         self.pages.check()
-        self.slots.check()
+        self.windows.slots.check()
         check_conservation(self.pages, self.tree, self.leases, self.facts.page_size)
-        check_leases(self.slots, self.tree, self.leases, self.facts.page_size)
+        check_slots(self.windows.slots, self.leases, self.windows.warm)
+        check_leases(self.tree, self.leases, self.facts.page_size)
 
     def _look(
-        self, ns: Namespace, tokens: array[int], limit: int, shape: ReplayShape
+        self, ns: Namespace, tokens: array[int], limit: int, shape: ReplayShape, origin: Origin
     ) -> tuple[PrefixHit, Match]:
         size = self.facts.page_size
         is_off = self.rule.num_windows and shape.mode == "off"
@@ -274,6 +298,11 @@ class CacheManager:
         capped = min(allowed, max(limit, 0) // size)
         capped -= capped % unit
         length = self.rule.adopt(shape, capped * size)
+        source = self._source(ns, tokens, capped * size, shape, origin)
+        if source is not None and self.rule.is_cheaper(shape, source.length, length):
+            length = source.length
+        else:
+            source = None
         lost = (
             ("exactness", (found.pages - allowed) * size),
             ("logprob", (allowed - capped) * size),
@@ -281,18 +310,31 @@ class CacheManager:
         )
         hit = PrefixHit(
             length=length,
-            start=self.rule.start(shape, length),
+            start=length if source else self.rule.start(shape, length),
             dropped=tuple((reason, count) for reason, count in lost if count),
+            source=source,
         )
         return hit, found
 
-    def _generation(self, adopted: int, hit: int, shape: ReplayShape, prompt_len: int) -> int:
-        """B34: 0 when the state will equal a cold run's, else one more than the adopted nodes'. Of
-        canonical requests a function of the prompt's length, hit or not."""
+    def _source(
+        self, ns: Namespace, tokens: array[int], limit: int, shape: ReplayShape, origin: Origin
+    ) -> WindowSource | None:
+        """The window that serves the longest hit: one that is warm, or that of a fork's parent."""
+        if limit < self.facts.page_size or not self.keeps_windows(shape):
+            return None
+        is_exact = self.rule.needs_exact(shape)
+        return self.windows.find(ns, tokens, limit, origin, is_exact=is_exact)
+
+    def _generation(self, adopted: int, hit: PrefixHit, shape: ReplayShape, prompt_len: int) -> int:
+        """B34: 0 when the state will equal a cold run's. After a replay one more than the adopted
+        nodes'; with a window that was there, the larger of nodes' and window's. Of canonical
+        requests a function of the prompt's length, hit or not."""
         if shape.grid:
             points = count_points(shape.grid, prompt_len)
             return self.rule.generation(shape, points * shape.grid)
-        return 0 if not adopted and self.rule.is_exact(shape, hit) else 1 + adopted
+        if hit.source is not None:
+            return max(adopted, hit.source.approx)
+        return 0 if not adopted and self.rule.is_exact(shape, hit.length) else 1 + adopted
 
     def _count(self, num_tokens: int, hit: PrefixHit) -> None:
         self._query_tokens += num_tokens

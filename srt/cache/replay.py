@@ -216,6 +216,17 @@ class ReplayRule:
             return 0
         return hit
 
+    def is_cheaper(self, shape: ReplayShape, held: int, hit: int) -> bool:
+        """Whether a hit of `held` tokens whose window is there costs no more rows than one of
+        `hit` with its replay; of equals it is closer to a cold run."""
+        if held < max(1, self.min_saving):
+            return False
+        return not hit or held >= hit - self.cost_rows(shape, hit)
+
+    def shares_windows(self, shape: ReplayShape) -> bool:
+        """Whether the windows of such requests are, wherever they end, what others go on from."""
+        return self.num_windows > 0 and shape.mode in ("bounded", "exact")
+
     def is_exact(self, shape: ReplayShape, hit: int) -> bool:
         """Whether a replay after `hit` leaves the state of a cold run (B31): each gap between
         layers has every row that a later result can depend on. A start at row 0 is not enough:

@@ -5,7 +5,8 @@
                tags  [Lw, S, C]         absolute position held, -1 empty (rules S2, S5)
 
 Tags are per layer because a staircase replay fills the rings of different layers from different
-positions on. Only `reset` empties a ring (S6; and canonical requests at each grid point).
+positions on. Only `reset` empties a ring (S6; and canonical requests at each grid point), and only
+`adopt` moves one to another request (B5).
 """
 
 from __future__ import annotations
@@ -59,6 +60,15 @@ class WindowPool:
     def reset(self, slot: int) -> None:
         """Forget every position held for `slot`. Bytes stay; tags say that they are nobody's."""
         self.tags[:, slot] = -1
+
+    def adopt(self, slot: int, source: int, upto: int) -> None:
+        """Make the rings of `slot` those of `source`, up to position `upto`: what is held of `upto`
+        and above is forgotten (B24). Only tags are written when they are the same slot."""
+        if slot != source:
+            self.k[:, slot] = self.k[:, source]
+            self.v[:, slot] = self.v[:, source]
+        held = self.tags[:, source]
+        self.tags[:, slot] = torch.where(held < upto, held, -1)
 
     @property
     def num_bytes(self) -> int:

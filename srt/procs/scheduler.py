@@ -10,6 +10,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from ..cache.layout import ring_rows
 from ..cache.manager import CacheFacts, CacheManager
 from ..cache.replay import ReplayRule
 from ..errors import InvariantBroken
@@ -64,6 +65,8 @@ def build_engine(boot: Boot, capacity: Ready, grammars: GrammarStore | None) -> 
         page_size=config.cache.page_size,
         prefix_cache=config.cache.prefix_cache,
         eviction_policy=config.cache.eviction_policy,
+        num_warm=max(0, config.cache.warm_windows),
+        ring_rows=ring_rows(boot.model_config, config.cache),
     )
     cache = CacheManager(facts, ReplayRule.from_config(boot.model_config, config.cache))
     scheduler = Scheduler(config.sched, config.cache, cache, config.model.context_len, grammars)
@@ -84,7 +87,7 @@ def _log_capacity(boot: Boot, capacity: Ready) -> None:
     """Tools grep this line for `max_total_num_tokens=`."""
     fields: dict[str, object] = {
         "max_total_num_tokens": (capacity.num_pages - 1) * boot.config.cache.page_size,
-        "max_running_requests": capacity.num_slots - 1,
+        "max_running_requests": boot.config.sched.max_running,
         "context_len": boot.config.model.context_len,
         "chunk_tokens": boot.config.sched.chunk_tokens,
         "dp_size": 1,

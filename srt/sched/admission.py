@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from random import Random
 
-from ..cache.lease import Admission, PrefixHit
+from ..cache.lease import Admission, Origin, PrefixHit
 from ..cache.manager import CacheManager
 from ..errors import InvariantBroken
 from ..messages import SlotReset, ids
@@ -51,7 +51,7 @@ class Admitter:
         Alone, a request fits: prompts that never do are refused at arrival, and one that was
         preempted had left pages to another (T45)."""
         self.lacking = self._queue.head
-        if not self._queue or not self._cache.slots.num_free:
+        if not self._queue or self._cache.num_admittable < 1:
             return
         if running and self._cache.available_pages <= self._headroom(running):
             return  # each needs a page at least: no use in probing the queue at every step
@@ -74,7 +74,8 @@ class Admitter:
             self._enter(request, admission, now)
             request.told = request.len  # by the slot's reset
             running.enter(request, admission.lease)
-            builder.enter(_reset(request), admission.lease.pages[:])
+            reset = _reset(request, admission.hit, self._cache.rule.window)
+            builder.enter(reset, admission.lease.pages[:])
             builder.add_span(request, end)
             leaders.update(_leading_prefixes([request]))
 
@@ -83,8 +84,9 @@ class Admitter:
         return _prefix(request) in set(_leading_prefixes(running))
 
     def _probe(self, request: Request) -> PrefixHit:
-        limit = request.hit_limit
-        return self._cache.probe(request.namespace, request.tokens, limit, request.shape)
+        return self._cache.probe(
+            request.namespace, request.tokens, request.hit_limit, request.shape, _origin(request)
+        )
 
     def _first_end(self, request: Request, hit: PrefixHit, builder: StepBuilder) -> int | None:
         """End of the request's rows in this step, or None when it has to wait for the next.
@@ -115,7 +117,7 @@ class Admitter:
             request.hit_limit,
             request.shape,
             reserve,
-            resumed_prompt_len=request.prompt_len if request.was_admitted else None,
+            _origin(request),
         )
 
     def _headroom(self, running: RunningSet) -> int:
@@ -143,10 +145,17 @@ class Admitter:
             self._counters.admitted(request, hit)
 
 
-def _reset(request: Request) -> SlotReset:
+def _origin(request: Request) -> Origin:
+    resumed = request.prompt_len if request.was_admitted else None
+    return Origin(resumed, request.session)
+
+
+def _reset(request: Request, hit: PrefixHit, window: int) -> SlotReset:
+    source = hit.source
     return SlotReset(
         slot=request.slot,
-        floor=request.next,
+        floor=hit.start if source is None else max(0, hit.length - window + 1),
+        source=0 if source is None else source.slot,
         hit=request.hit,
         slope=request.shape.slope,
         depth=request.shape.depth,

@@ -62,6 +62,7 @@ class Arrivals:
             arrival=self._count,
             arrived=now,
             known=len(message.prompt_ids),
+            session=message.session,
             matching=matching,
             state=RequestState.WAITING if matching is None else RequestState.HELD,
         )

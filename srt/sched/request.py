@@ -20,6 +20,7 @@ from enum import StrEnum
 
 from ..cache.lease import Lease
 from ..cache.replay import ReplayShape
+from ..cache.warm import Window
 from ..errors import InvariantBroken
 from ..grammar.store import Matching
 from ..messages import Finish, RequestId, SamplingParams, Usage
@@ -74,6 +75,7 @@ class Request:
     replayed: int = 0
     approx: int = 0  # B34, the largest so far
     queue_s: float = 0.0
+    session: str | None = None  # a hint: whose windows to prefer
     ever_computed: int = 0  # rows below it had been computed before a preemption
     spared_until: int = 0  # not a victim while `len` is below (rule T46)
     matching: Matching | None = None  # its place in its grammar; see `constrained.py`
@@ -108,6 +110,19 @@ class Request:
     def take_unsent(self) -> tuple[int, ...]:
         unsent, self.unsent = self.unsent, ()
         return unsent
+
+    def window(self) -> Window | None:
+        """What the rings of its slot hold; None while the rows of its admission are unanswered."""
+        if self.computed <= self.hit or self.lease is None:
+            return None
+        return Window(
+            ns=self.namespace,
+            ids=self.tokens[: self.computed].tobytes(),
+            start=self.hit,
+            written=max(self.next, self.computed),
+            approx=self.lease.approx,
+            session=self.session,
+        )
 
     def usage(self) -> Usage:
         return Usage(self.prompt_len, self.num_output, self.cached, self.replayed, self.approx)

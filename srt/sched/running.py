@@ -83,10 +83,12 @@ class RunningSet:
             self._updates.append((request, lease, PageUpdate(request.slot, first, pages)))
 
     def leave(self, request: Request, in_flight: int | None) -> None:
-        """The request gives back its slot and its pages; the tree keeps what is full (T36)."""
+        """The request gives back its slot and its pages; the tree keeps what is full (T36), and
+        the slot its window until somebody needs the slot."""
         self.publish(request, in_flight, is_final=True)
         assert request.lease is not None
-        self._cache.release(request.lease, in_flight)
+        window = request.window() if self._cache.keeps_windows(request.shape) else None
+        self._cache.release(request.lease, in_flight, window)
         self.requests.remove(request)
         request.lease, request.slot, request.capacity = None, 0, 0
 

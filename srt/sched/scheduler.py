@@ -253,7 +253,7 @@ class Scheduler:
             raise BadRequest(f"rid {message.rid!r} is in use", param="rid")
         limit = self._settings.max_queued
         waiting = len(self._waiting) + self._constrained.num_held
-        queued = waiting - self._cache.slots.num_free  # the others start at once
+        queued = waiting - self._cache.num_admittable  # the others start at once
         if 0 <= limit <= queued and not self._displace(self._arrivals.priority(message)):
             raise Overloaded(queue_full(queued, limit).message)
         return self._arrivals.make(message, now, self._constrained.start(message))

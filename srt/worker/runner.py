@@ -150,8 +150,13 @@ class Runner:
         return tuple(scores)
 
     def _reset(self, reset: SlotReset) -> None:
-        self.pools.windows.reset(reset.slot)
-        self.slots.reset(reset, self._schedule(reset))
+        windows = self.pools.windows
+        if reset.source:
+            windows.adopt(reset.slot, reset.source, reset.hit)
+            self.slots.reset(reset, None)
+        else:
+            windows.reset(reset.slot)
+            self.slots.reset(reset, self._schedule(reset))
 
     def _rewind(self, rewind: Rewind) -> None:
         self.pools.windows.reset(rewind.slot)

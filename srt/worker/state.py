@@ -1,8 +1,9 @@
 """Per-slot state of one worker: page-table rows, last token, replay rows, sampler state.
 
 The scheduler decides, this remembers: a plan carries only differences. Slot 0 and page 0 are sinks.
-Everything of a slot is replaced by `reset` and by nothing else (rule S6), save that a canonical
-request starts its windows anew at each point of its grid.
+Everything of a slot is replaced by `reset` and by nothing else (rule S6), also when the rings of
+the slot stay: the floor is then that of the window which is there. Only a canonical request starts
+its windows anew at each point of its grid.
 """
 
 from __future__ import annotations

@@ -165,8 +165,14 @@ def test_memory_budget(cache: dict[str, object], available: int, expected: int):
 
 def test_windows_take_at_most_half_of_a_small_budget():
     slot = 15 * 512 * 2 * 256 * 4
+    off = config(cache={"memory_bytes": 10 * slot, "warm_windows": 0})
+    got = resolve(off, GEMMA, HOST)
+    assert (got.sched.max_running, got.cache.warm_windows) == (4, 0)
+    slot = slot // 512 * (512 + 2 * 16)
     got = resolve(config(cache={"memory_bytes": 10 * slot}), GEMMA, HOST)
-    assert got.sched.max_running == 4
+    assert (got.sched.max_running, got.cache.warm_windows) == (3, 1)
+    got = resolve(config(cache={"memory_bytes": 44 * slot}), GEMMA, HOST)
+    assert (got.sched.max_running, got.cache.warm_windows) == (16, 5)
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,13 @@ CACHE = (
         SIZE,
     ),
     Flag(
+        "--max-warm-windows",
+        "cache.warm_windows",
+        "window slots beyond those of running requests: windows of ended requests stay there, and "
+        "a next turn replays nothing; 0: none; default: as many as run, if memory allows",
+        INT,
+    ),
+    Flag(
         "--check-cache-invariants",
         "cache.check_invariants",
         "count all pages after every step (slow)",

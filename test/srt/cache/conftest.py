@@ -36,10 +36,15 @@ def make_manager() -> MakeManager:
         grid: int = 0,
         policy: str = "lru",
         prefix_cache: bool = True,
+        warm: int = 0,
     ) -> CacheManager:
         kinds = (LayerKind.WINDOW,) * windows + (LayerKind.GLOBAL,)
         rule = ReplayRule(kinds, window if windows else 0, shape, page_size, grid)
-        return CacheManager(CacheFacts(num_pages, num_slots, page_size, prefix_cache, policy), rule)
+        rings = window + 2 * page_size * bool(warm) if windows else 0
+        facts = CacheFacts(
+            num_pages, num_slots, page_size, prefix_cache, policy, num_warm=warm, ring_rows=rings
+        )
+        return CacheManager(facts, rule)
 
     return make
 

@@ -7,8 +7,10 @@ from array import array
 import pytest
 
 from treadle.srt.cache.replay import ReplayShape
+from treadle.srt.cache.warm import Window
 from treadle.srt.errors import InvariantBroken
 
+WINDOW = Window((), array("i", range(8)).tobytes(), 0, 8, 0, None)
 FLAT = ReplayShape("bounded", 0, 1)
 
 
@@ -41,7 +43,15 @@ def drop_the_pin(manager, lease):
 
 
 def lose_a_slot(manager, lease):
-    manager.slots.take()
+    manager.windows.slots.take()
+
+
+def keep_a_slot_that_runs(manager, lease):
+    manager.windows.warm.keep(lease.slot, WINDOW, None)
+
+
+def keep_a_free_slot(manager, lease):
+    manager.windows.warm.keep(7, WINDOW, None)
 
 
 def misbook_pages(manager, lease):
@@ -86,6 +96,8 @@ def keep_an_empty_root(manager, lease):
         (forget_a_pin, "T3"),
         (drop_the_pin, "T20"),
         (lose_a_slot, "slots"),
+        (keep_a_slot_that_runs, "owners"),
+        (keep_a_free_slot, "slot 7 is not taken"),
         (misbook_pages, "T4"),
         (miscount_nodes, "nodes"),
         (pin_a_child_only, "T3"),
@@ -96,7 +108,7 @@ def keep_an_empty_root(manager, lease):
     ],
 )
 def test_damage_is_seen(make_manager, make_ids, damage, word):
-    manager = make_manager()
+    manager = make_manager(windows=1, warm=2)
     done = manager.admit((), make_ids(9, 8), 7, FLAT, 2)
     manager.grow(done.lease, 8)
     manager.publish(done.lease, make_ids(9, 8), 8, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from treadle.srt.cache.layout import KVLayout, align_up, plan_capacity
@@ -42,7 +44,7 @@ def gemma(gemma_kinds):
 
 @pytest.fixture
 def layout(gemma):
-    return KVLayout.from_config(gemma, CacheSection(kv_dtype="bfloat16"), 0, 1)
+    return KVLayout.from_config(gemma, CacheSection(kv_dtype="bfloat16", warm_windows=0), 0, 1)
 
 
 def test_gemma_bytes_are_those_of_the_design(layout):
@@ -55,7 +57,7 @@ def test_gemma_bytes_are_those_of_the_design(layout):
 
 
 def test_float32_doubles_every_size(gemma, layout):
-    wide = KVLayout.from_config(gemma, CacheSection(kv_dtype="float32"), 0, 1)
+    wide = KVLayout.from_config(gemma, CacheSection(kv_dtype="float32", warm_windows=0), 0, 1)
     assert wide.page_bytes == 2 * layout.page_bytes
     assert wide.slot_bytes == 2 * layout.slot_bytes
 
@@ -63,7 +65,7 @@ def test_float32_doubles_every_size(gemma, layout):
 @pytest.mark.parametrize(("drafts", "align", "rows"), [(0, 1, 512), (1, 1, 513), (5, 64, 576)])
 def test_ring_holds_window_and_drafts(gemma, drafts, align, rows):
     """S3: C = align_up(W + d, alignment)."""
-    section = CacheSection(kv_dtype="bfloat16")
+    section = CacheSection(kv_dtype="bfloat16", warm_windows=0)
     assert KVLayout.from_config(gemma, section, drafts, align).ring_rows == rows
     assert align_up(512 + drafts, align) == rows
 
@@ -131,3 +133,21 @@ def test_unusable_section_is_refused(gemma, section, word):
 def test_layer_kinds_decide_what_is_paged(gemma, layout):
     assert (layout.num_global, layout.num_window) == (3, 15)
     assert all(gemma.layers[i].kind is LayerKind.GLOBAL for i in (5, 11, 17))
+
+
+def test_kept_windows_cost_two_pages_of_rows_and_their_slots(gemma):
+    """Section 2: a floored boundary keeps its window with W + P - 1 rows; a fork may come later."""
+    section = CacheSection(kv_dtype="bfloat16", warm_windows=16)
+    layout = KVLayout.from_config(gemma, section, 0, 1)
+    assert (layout.ring_rows, layout.num_warm) == (512 + 2 * 16, 16)
+    assert layout.slot_bytes == 7_864_320 // 512 * 544
+    assert plan_capacity(layout, 512 << 20, 16, -1, 32768, 2048).num_slots == 33
+    with pytest.raises(ConfigError, match="max_running 16 and 40 warm"):
+        many = KVLayout.from_config(gemma, replace(section, warm_windows=40), 0, 1)
+        plan_capacity(many, 400 << 20, 16, -1, 32768, 2048)
+
+
+def test_models_without_windows_keep_none(gemma):
+    plain = replace(gemma, layers=tuple(gemma.layers[5] for _ in range(4)), window=0)
+    layout = KVLayout.from_config(plain, CacheSection(kv_dtype="bfloat16", warm_windows=9), 0, 1)
+    assert (layout.ring_rows, layout.num_warm, layout.slot_bytes) == (0, 0, 0)

@@ -6,7 +6,7 @@ from array import array
 
 import pytest
 
-from treadle.srt.cache.lease import PrefixHit
+from treadle.srt.cache.lease import Origin, PrefixHit
 from treadle.srt.cache.manager import CacheFacts, CacheManager
 from treadle.srt.cache.replay import ReplayRule, ReplayShape
 from treadle.srt.errors import InvariantBroken
@@ -214,7 +214,7 @@ def test_prompt_border_of_a_resumed_request_is_that_of_its_prompt(make_manager, 
     manager = make_manager()
     tokens = make_ids(1, 24)
     before = manager.counters()
-    got = manager.admit((), tokens, 23, FLAT, 0, resumed_prompt_len=10)
+    got = manager.admit((), tokens, 23, FLAT, 0, Origin(resumed_prompt_len=10))
     manager.grow(got.lease, 24)
     manager.publish(got.lease, tokens, 24, None)
     assert [len(n.pages) for n in manager.tree.nodes()] == [2, 4]

@@ -6,6 +6,7 @@ from array import array
 
 import pytest
 
+from treadle.srt.cache.lease import Origin
 from treadle.srt.cache.manager import CacheManager
 from treadle.srt.cache.replay import ReplayShape
 
@@ -22,7 +23,7 @@ def manager(make_manager) -> CacheManager:
 def run(manager: CacheManager, tokens: array, upto: int, prompt_len: int | None = None) -> None:
     """A canonical request whose rows below `upto` are computed; its prompt is all of `tokens`."""
     ns = manager.rule.namespace(CANONICAL)
-    got = manager.admit(ns, tokens, len(tokens) - 1, CANONICAL, 0, resumed_prompt_len=prompt_len)
+    got = manager.admit(ns, tokens, len(tokens) - 1, CANONICAL, 0, Origin(prompt_len))
     manager.grow(got.lease, len(tokens))
     manager.publish(got.lease, tokens, upto, None, is_final=True)
     manager.release(got.lease, None)

@@ -1,5 +1,5 @@
-"""CacheManager under a small scheduler with one step in flight and a memory whose pages are read
-back: every row reads what it should, nothing is lost, exact means exact."""
+"""CacheManager under a small scheduler with one step in flight, a memory whose pages are read back
+and rings whose rows are: every row reads what it should, nothing is lost, exact means exact."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from treadle.srt.cache.lease import Origin
 from treadle.srt.cache.replay import ReplayShape
+from treadle.srt.cache.warm import Window
 
-P = 4
+P, W = 4, 4
 NAMESPACES = ((), (("lora", "a"),))
 SHAPES = (ReplayShape("bounded", 1, 1), ReplayShape("exact", 3, 1), ReplayShape("off", 0, 1))
 
@@ -22,7 +24,7 @@ class Job:
         self.prompt_len = len(tokens)
         self.was_admitted = False
         self.lease = None
-        self.computed = self.planned = 0
+        self.computed = self.planned = self.hit = 0
         self.replay_is_exact = True
 
 
@@ -31,37 +33,52 @@ class Machine:
 
     def __init__(self, manager, seed):
         self.manager, self.random = manager, random.Random(seed)
+        self.ended: list[Job] = []
         self.memory: dict[int, list[Any]] = {
             page: [None] * P for page in range(1, manager.facts.num_pages)
         }
-        self.waiting, self.running = [], []
-        self.flight = None  # (step, [(job, lease, start, end, page table)])
-        self.step = self.done = self.preempted = self.hits = 0
+        self.rings: list[list[Any]] = [
+            [None] * manager.facts.ring_rows for _ in range(manager.facts.num_slots)
+        ]
+        self.waiting, self.running, self.resets = [], [], []
+        self.flight = None  # (step, resets, [(job, lease, start, end, page table)])
+        self.step = self.done = self.preempted = self.hits = self.kept = 0
 
     def add(self):
         length = self.random.randint(1, 40)
         kind, cut = self.random.randint(0, 2), self.random.randint(0, 40)
         ids = [kind * 100 + i + (1000 if i >= cut else 0) for i in range(length)]
         shape = self.random.choice(SHAPES)
-        self.waiting.append(Job(self.random.choice(NAMESPACES), array("i", ids), shape))
+        job = Job(self.random.choice(NAMESPACES), array("i", ids), shape)
+        if self.ended and self.random.random() < 0.4:  # a next turn, at once
+            before = self.random.choice(self.ended[-3:])
+            tokens = before.tokens[:40] + array("i", ids[: self.random.randint(1, 6)])
+            self.waiting.insert(0, Job(before.ns, tokens, shape))
+        else:
+            self.waiting.append(job)
 
     def admit(self):
         job = self.waiting[0]
         n = len(job.tokens)
         resumed = job.prompt_len if job.was_admitted else None
-        hint = self.manager.probe(job.ns, job.tokens, n - 1, job.shape)
+        origin = Origin(resumed, self.random.choice((None, "a", "b")))
+        hint = self.manager.probe(job.ns, job.tokens, n - 1, job.shape, origin)
         want = -(-(n + 4) // P) + len(self.running)
         args = (job.ns, job.tokens, n - 1, job.shape, want)
-        got = self.manager.admit(*args, resumed_prompt_len=resumed)
+        got = self.manager.admit(*args, origin)
         if got is None:
             return
+        self.resets.append((got, job.ns, job.tokens[: got.hit.length]))
+        self.kept += got.hit.source is not None
         assert got.hit == hint
         assert got.lease.slot not in [other.lease.slot for other in self.running]
         self.waiting.pop(0)
         self.hits += got.hit.length > 0
         job.lease, job.was_admitted = got.lease, True
-        job.computed = job.planned = got.hit.length
+        job.computed = job.planned = job.hit = got.hit.length
         job.replay_is_exact = self.manager.rule.is_exact(job.shape, got.hit.length)
+        if got.hit.source is not None:
+            job.replay_is_exact = not got.hit.source.approx
         self.running.append(job)
         self.verify(job)
 
@@ -86,7 +103,8 @@ class Machine:
             rows.append((job, job.lease, job.planned, end, job.lease.pages[:]))
             job.planned = end
         self.step += 1
-        return self.step, rows
+        resets, self.resets = self.resets, []
+        return self.step, resets, rows
 
     def turn(self):
         """Launch step N+1 while N runs, then commit N."""
@@ -94,7 +112,20 @@ class Machine:
         if running is not None:
             self.commit(*running)
 
-    def commit(self, step, rows):
+    def reset(self, admission, ns, tokens):
+        """What the worker does before the rows of a step: rings are emptied and replayed, or taken
+        with what is below the hit."""
+        hit, source = admission.hit, admission.hit.source
+        ring: list[Any] = [None] * len(self.rings[0])
+        if source is not None:
+            ring = [row if row and row[0] < hit.length else None for row in self.rings[source.slot]]
+        for i in range(hit.start, hit.length):
+            ring[i % len(ring)] = (i, ns, tokens[: i + 1])
+        self.rings[admission.lease.slot] = ring
+
+    def commit(self, step, resets, rows):
+        for admission in resets:
+            self.reset(*admission)
         for job, lease, start, end, pages in rows:
             self.execute(job, lease, start, end, pages)
         self.manager.committed(step)
@@ -107,7 +138,13 @@ class Machine:
         is_live = job.lease is lease
         owned = {p for node in self.manager.tree.nodes() for p in node.pages}
         others = {p for other in self.running if other is not job for p in other.lease.pages}
+        ring = self.rings[lease.slot]
         for row in range(start, end):
+            if ring and self.manager.rule.num_windows:
+                for i in range(max(0, row - W + 1), row) if is_live else ():
+                    assert ring[i % len(ring)] == (i, job.ns, job.tokens[: i + 1])  # S5, B5
+                ids = job.tokens[: row + 1] if is_live else None
+                ring[row % len(ring)] = (row, job.ns, ids)
             page = pages[row // P]
             assert page not in owned and page not in others  # T6, T31
             if is_live:
@@ -125,6 +162,7 @@ class Machine:
             return
         if self.random.random() < 0.06 or len(job.tokens) > 60:
             self.done += 1
+            self.ended.append(job)
             self.stop(job)
         else:
             job.tokens.append(self.random.randint(0, 1))
@@ -141,9 +179,16 @@ class Machine:
     def stop(self, job):
         """Finish, abort and preemption are one path: publish, then release."""
         self.publish(job, final=True)
-        self.manager.release(job.lease, self.flight[0] if self.flight else None)
+        self.manager.release(job.lease, self.flight[0] if self.flight else None, self.window(job))
         self.running.remove(job)
         job.lease = None
+
+    def window(self, job):
+        if job.computed <= job.hit or not self.manager.keeps_windows(job.shape):
+            return None
+        ids = job.tokens[: job.computed].tobytes()
+        session = self.random.choice((None, "a", "b"))
+        return Window(job.ns, ids, job.hit, job.planned, job.lease.approx, session)
 
     def abort(self):
         if self.running:
@@ -162,12 +207,19 @@ class Machine:
             assert node.approx or all(exact for _, _, exact in rows)  # B31
         pages = sum(v for k, v in self.manager.gauges().items() if k.startswith("pages"))
         assert pages == self.manager.facts.num_pages - 1  # T5
+        slots = sum(v for k, v in self.manager.gauges().items() if k.startswith("window_slots"))
+        assert slots == self.manager.facts.num_slots - 1
 
 
-@pytest.mark.parametrize(("seed", "windows"), [(0, 0), (1, 2), (2, 2), (3, 1)])
-def test_every_row_reads_its_own_prefix_and_no_page_is_lost(make_manager, seed, windows):
-    """T2, T5, T6, T13-T16, T20, T24, T31, T36, B30-B33."""
-    machine = Machine(make_manager(num_pages=30, num_slots=6, windows=windows), seed)
+@pytest.mark.parametrize(
+    ("seed", "windows", "warm"),
+    [(0, 0, 0), (1, 2, 0), (2, 2, 1), (3, 1, 3), (4, 2, 3), (8, 3, 2)],
+)
+def test_every_row_reads_its_own_prefix_and_no_page_is_lost(make_manager, seed, windows, warm):
+    """T2, T5, T6, T13-T16, T20, T24, T31, T36, B5, B24, B30-B34, S5."""
+    slots = 6 + warm
+    manager = make_manager(num_pages=30, num_slots=slots, windows=windows, warm=warm)
+    machine = Machine(manager, seed)
     for _ in range(1500):
         roll = machine.random.random()
         if roll < 0.2:
@@ -181,11 +233,12 @@ def test_every_row_reads_its_own_prefix_and_no_page_is_lost(make_manager, seed, 
         else:
             machine.turn()
         machine.check()
-    assert machine.done > 50 and machine.preempted > 2 and machine.hits > 20
+    assert machine.done > 40 and machine.preempted > 2 and machine.hits > 20
+    assert (machine.kept > 10) == bool(warm)
     for job in list(machine.running):
         machine.stop(job)
     machine.manager.committed(machine.step)
     machine.check()
     assert machine.manager.flush()
     assert machine.manager.gauges()["pages{state=free}"] == 29
-    assert machine.manager.gauges()["window_slots{state=free}"] == 5
+    assert machine.manager.gauges()["window_slots{state=free}"] == slots - 1

@@ -37,6 +37,7 @@ class Setup:
     page_size: int = 4
     num_pages: int = 64
     max_running: int = 4
+    warm: int = 0  # slots beyond max_running; with some, rings have two pages more
     windows: int = 0
     window: int = 8
     mode: str = "bounded"
@@ -55,18 +56,24 @@ class Setup:
     grammars: GrammarStore | None = None
 
 
+def make_cache(setup: Setup) -> CacheManager:
+    kinds = (LayerKind.WINDOW,) * setup.windows + (LayerKind.GLOBAL,)
+    window = setup.window if setup.windows else 0
+    shape = ReplayShape(setup.mode, setup.slope, 1)
+    rule = ReplayRule(kinds, window, shape, setup.page_size, setup.grid)
+    slots = setup.max_running + setup.warm + 1
+    ring = window + 2 * setup.page_size * bool(setup.warm)
+    sizes = setup.num_pages, slots, setup.page_size
+    return CacheManager(CacheFacts(*sizes, setup.prefix_cache, "lru", setup.warm, ring), rule)
+
+
 class Loop:
     """Drives both by hand. `done` has each terminal output, `text` all ids per rid, `now` ticks."""
 
     def __init__(self, setup: Setup) -> None:
-        kinds = (LayerKind.WINDOW,) * setup.windows + (LayerKind.GLOBAL,)
-        window = setup.window if setup.windows else 0
-        shape = ReplayShape(setup.mode, setup.slope, 1)
-        rule = ReplayRule(kinds, window, shape, setup.page_size, setup.grid)
-        slots = setup.max_running + 1
-        facts = CacheFacts(setup.num_pages, slots, setup.page_size, setup.prefix_cache, "lru")
         self.setup = setup
-        self.cache = CacheManager(facts, rule)
+        self.cache = make_cache(setup)
+        facts = self.cache.facts
         sched = SchedSection(
             max_running=setup.max_running,
             max_queued=setup.max_queued,
@@ -83,9 +90,10 @@ class Loop:
         self.worker = FakeWorker(
             setup.model,
             setup.page_size,
-            setup.num_pages,
-            slots,
-            window=window,
+            facts.num_pages,
+            facts.num_slots,
+            window=self.cache.rule.window,
+            ring_rows=facts.ring_rows,
             max_rows=setup.chunk_tokens,
             in_tree=self.tree_pages,
         )

@@ -12,6 +12,7 @@ from random import Random
 import pytest
 
 from test.fakes import FakeModel
+from treadle.srt.cache.node import Namespace
 from treadle.srt.messages import AbortRequest, GenerateRequest, RequestId, RequestOutput
 from treadle.srt.sched import estimate
 
@@ -40,6 +41,7 @@ def random_setup(case: int) -> Setup:
         page_size=page_size,
         num_pages=(rng.randint(60, 80) if is_tight else rng.randint(100, 200)) // page_size,
         max_running=max_running,
+        warm=rng.choice((0, 1, 4)) if windows else 0,
         windows=windows,
         mode=("bounded", "exact", "canonical", "off")[case // 3 % 4],
         slope=slope,
@@ -80,11 +82,24 @@ class Traffic:
         tokens = tokens + [rng.randrange(50) for _ in range(rng.randint(0, 12))]
         return tokens[-rng.randint(1, 9) :] if self.is_tight else tokens[:82]
 
+    def next_turn(self) -> GenerateRequest | None:
+        """One of the last requests, whose window may still be warm, to go on from."""
+        past = [self.sent[rid] for rid in list(self.loop.done)[-4:]]
+        past = [x for x in past if len(x.prompt_ids) < (24 if self.is_tight else 60)]
+        return self.rng.choice(past) if past and self.rng.random() < 0.4 else None
+
     def arrive(self) -> None:
         rng = self.rng
         rid = f"r{len(self.sent)}"
         most = rng.choice((1, 16, 32) if self.is_tight else (0, 1, 2, 5, 12, 20))
         prompt = self.prompt()
+        namespace: Namespace = rng.choice(((), (), (("salt", "x"),)))
+        before = self.next_turn()
+        if before is not None:
+            more = [rng.randrange(50) for _ in range(rng.randint(0, 6))]
+            prompt = [*before.prompt_ids, *self.loop.text[before.rid], *more][:82]
+            prompt = prompt[: rng.randint(1, len(prompt))] if rng.random() < 0.2 else prompt
+            namespace = before.namespace
         self.sent[rid] = self.loop.add(
             rid,
             prompt,
@@ -93,7 +108,8 @@ class Traffic:
             seed=rng.randrange(3),
             stop_token_ids=rng.choice(((STOP,), (STOP, 9), ())),
             presence_penalty=rng.choice((0.0, 0.5)),
-            namespace=rng.choice(((), (), (("salt", "x"),))),
+            namespace=namespace,
+            session=rng.choice((None, "a", "b")),
             replay_mode=rng.choice((None, None, "bounded", "exact", "canonical", "off")),
             top_logprobs=rng.choice((None, None, 0)),
             logprob_start=rng.choice((None, None, 0, rng.randint(0, len(prompt)))),

@@ -73,7 +73,7 @@ def test_rows_with_nan_are_reported(runner: Runner):
 def test_capacity_is_what_the_pools_hold(runner: Runner):
     ready = runner.capacity(0)
     assert ready.num_pages == runner.pools.pages.k.shape[1]
-    assert ready.num_slots == 5  # four requests and the sink
+    assert ready.num_slots == 9  # four requests, as many warm windows, and the sink
     assert ready.kv_bytes <= 64 << 20
     assert ready.weight_bytes > 100_000
 
