@@ -28,6 +28,7 @@ class ModelSection:
     override_args: str = "{}"  # JSON merged into the model's config
     chat_template: str = ""  # "" : the tokenizer's; a built-in name, a file, or template text
     sampling_defaults: str = "model"  # model | openai
+    logprobs_mode: str = "raw_logprobs"  # raw_logprobs | processed_logprobs: of output
     reasoning_parser: str = ""  # "" : reasoning stays in the content; auto, or a format's name
     tool_call_parser: str = ""  # "" and auto: the model's; or a dialect's name
 

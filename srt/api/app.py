@@ -94,6 +94,7 @@ def _generating(service: Service) -> list[Row]:
         (table.COUNT_TOKENS, messages.count),
         (table.COMPLETION, CompletionRoute(service).create),
         (table.GENERATE, GenerateRoute(service).create),
+        (table.EMBEDDINGS, _no_embeddings),
     ]
 
 
@@ -124,6 +125,10 @@ def _controlling(service: Service) -> list[Row]:
         (table.FLUSH, control.flush),
         (table.ABORT, control.abort),
     ]
+
+
+async def _no_embeddings(request: Request) -> ASGIApp:
+    raise BadRequest("the model generates text; it has no embeddings", param="model")
 
 
 async def _refuse(request: Request) -> ASGIApp:

@@ -194,6 +194,10 @@ OPENAPI = Endpoint(
 )
 DOCS = Endpoint(GET, ("/docs",), MODEL, "This document to read", replies=(Reply(media=HTML),))
 
+EMBEDDINGS = Endpoint(
+    POST, ("/v1/embeddings",), OPENAI, "Refused: the model generates text", refusals=(400,)
+)
+
 NOT_BUILT = tuple(
     Endpoint(ANY, (path,), LATER, "Answers 501", refusals=(404, 501) if "{" in path else (501,))
     for path in ROUTES

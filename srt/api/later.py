@@ -23,7 +23,6 @@ SAMPLING_LATER = (
     "custom_params",
 )
 ROUTES = (
-    "/v1/embeddings",
     "/v1/responses",
     "/v1/responses/{id}",
     "/v1/rerank",

@@ -22,6 +22,7 @@ from .schema import ChatRequest, OpenAIFields, SamplingFields
 MAX_CHOICES = 128
 MAX_STOPS = 32
 MAX_OPENAI_BIAS = 100.0
+MAX_BIAS = 1e30  # finite in float32, also by the smallest temperature that is not greedy
 MAX_TOP_LOGPROBS = 20  # of OpenAI
 MAX_NATIVE_TOP = 128
 INT64 = 2**63
@@ -168,6 +169,10 @@ class SamplingReader:
             self._check_id("logit_bias", token_id, check)
             if check.dialect.is_openai:
                 value = min(max(value, -MAX_OPENAI_BIAS), MAX_OPENAI_BIAS)
+            if abs(value) > MAX_BIAS:
+                raise check.bad(
+                    "logit_bias", value, f"at least -{MAX_BIAS:g} and at most {MAX_BIAS:g}"
+                )
             pairs[token_id] = value
         return tuple(pairs.items())
 

@@ -54,6 +54,7 @@ class Runner:
     slots: SlotTable
     page_size: int
     weight_bytes: int = 0
+    has_processed_logprobs: bool = False  # those of output: after bias, penalties, temperature
     _schedules: ScheduleCache = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +81,9 @@ class Runner:
         tables = rope_tables(model_config, config.model.context_len, policy.activation_dtype)
         model = build_model(Parameters(model_config, values, tables, policy.activation_dtype))
         slots, pools = allocate(config, model_config)
-        return cls(model_config, model, pools, slots, config.cache.page_size, weight_bytes)
+        is_processed = config.model.logprobs_mode == "processed_logprobs"
+        page_size = config.cache.page_size
+        return cls(model_config, model, pools, slots, page_size, weight_bytes, is_processed)
 
     def capacity(self, rank: int) -> Ready:
         """What the scheduler may hand out; page 0 and slot 0 are sinks and counted here."""
@@ -105,7 +108,8 @@ class Runner:
             owners = [span.slot for span in plan.spans() if span.sample]
             states = [self.slots.sampler[slot] for slot in owners]
             logits = self._sampled_logits(hidden, rows)
-            sampled = sample(logits, [x for x in states if x is not None])
+            present = [x for x in states if x is not None]
+            sampled = sample(logits, present, is_processed=self.has_processed_logprobs)
         self.slots.last_token[owners] = sampled.token_ids
         wants = any(x is not None for x in sampled.logprobs)
         return StepResult(

@@ -3,7 +3,8 @@
 A row's draw depends on its logits, its parameters, its seed and the index of the output token, and
 on nothing else: not on the batch, not on a preemption in between. The order is: bias and penalties,
 a grammar's mask, temperature, top-k and top-p judged on the same distribution without renormalising
-between, min-p relative to the best token, draw. Logprobs are of the raw model distribution.
+between, min-p relative to the best token, draw. Logprobs are of the raw model distribution, or of
+the processed one: after bias, penalties, mask and temperature (greedy: without), before any filter.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ class Sampled:
     bad: list[int]  # indexes of rows whose logits are not finite
 
 
-def sample(logits: Tensor, slots: Sequence[SamplerSlot]) -> Sampled:
-    """Shapes: logits [n, V] float. Updates the slots' output counts."""
+def sample(logits: Tensor, slots: Sequence[SamplerSlot], *, is_processed: bool = False) -> Sampled:
+    """Shapes: logits [n, V] float. Updates the slots' output counts. `is_processed`: which
+    distribution logprobs are of.
+    """
     best_logit, best_id = logits.max(dim=1)
     finite = torch.isfinite(best_logit).tolist()
     token_ids = best_id.tolist()
@@ -40,7 +43,11 @@ def sample(logits: Tensor, slots: Sequence[SamplerSlot]) -> Sampled:
     for i, slot in enumerate(slots):
         if finite[i] and not _is_plain_greedy(slot):
             token_ids[i] = _sample_row(logits[i], slot)
-        logprobs.append(_logprob(logits[i], token_ids[i], slot))
+        if slot.top_logprobs is None:
+            logprobs.append(None)
+        else:
+            row = _processed(logits[i], slot) if is_processed else logits[i]
+            logprobs.append(_logprob(row, token_ids[i], slot))
         slot.took(token_ids[i])
     return Sampled(token_ids, logprobs, [i for i, ok in enumerate(finite) if not ok])
 
@@ -140,9 +147,12 @@ def _pick(probs: Tensor, u: float) -> int:
     return min(index, len(probs) - 1)
 
 
-def _logprob(logits: Tensor, token_id: int, slot: SamplerSlot) -> TokenLogprob | None:
-    if slot.top_logprobs is None:
-        return None
+def _processed(logits: Tensor, slot: SamplerSlot) -> Tensor:
+    row, temperature = _adjusted(logits, slot), slot.params.temperature
+    return row if temperature < GREEDY_BELOW else row / temperature
+
+
+def _logprob(logits: Tensor, token_id: int, slot: SamplerSlot) -> TokenLogprob:
     read = read_rows(logits[None], torch.tensor([token_id]), slot.wanted)
     return TokenLogprob(
         float(read.logprobs),

@@ -76,6 +76,14 @@ MODEL = (
         synonyms=(("auto", "model"), ("vllm", "openai")),
     ),
     Flag(
+        "--logprobs-mode",
+        "model.logprobs_mode",
+        "log-probabilities of output: of the raw model distribution, or after bias, penalties and "
+        "temperature; those of prompts are always raw",
+        choices=("raw_logprobs", "processed_logprobs"),
+        synonyms=(("raw", "raw_logprobs"), ("processed", "processed_logprobs")),
+    ),
+    Flag(
         "--reasoning-parser",
         "model.reasoning_parser",
         "puts reasoning apart from the content: auto, deepseek-r1, deepseek-v3, deepseek-v4, "

@@ -36,7 +36,7 @@ async def test_every_route_of_the_app_is_in_the_document_and_the_reverse(bench: 
 @pytest.mark.parametrize("endpoint", TABLE, ids=lambda e: e.path)
 def test_endpoint_says_what_it_takes_and_answers(endpoint: Endpoint):
     assert endpoint.summary
-    assert endpoint.replies or 501 in endpoint.refusals
+    assert endpoint.replies or endpoint.refusals
     assert (endpoint.request is None) == (not endpoint.example)
     if endpoint.request is not None:
         assert {400, 413} <= set(endpoint.refusals)

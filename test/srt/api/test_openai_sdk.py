@@ -60,8 +60,10 @@ def test_sdk_raises_the_right_class(served: Served):
         client.models.retrieve("nope")
     with pytest.raises(openai.AuthenticationError):
         client.with_options(api_key="wrong").models.list()
-    with pytest.raises(openai.InternalServerError) as later:
+    with pytest.raises(openai.BadRequestError):
         client.embeddings.create(model="x", input="a")
+    with pytest.raises(openai.InternalServerError) as later:
+        client.responses.create(model="x", input="a")
     assert later.value.status_code == 501
 
 
@@ -73,3 +75,15 @@ def test_closed_stream_aborts_the_request(served: Served):
     assert next(iter(stream)).choices[0].text == "he"
     stream.close()
     assert is_aborted.wait(5)
+
+
+def test_echo_and_logprobs_through_the_sdk(served: Served):
+    """C1, C6."""
+    answer = served.client.completions.create(
+        model="x", prompt=[256, 97], echo=True, logprobs=1, max_tokens=1, temperature=0
+    )
+    logprobs = answer.choices[0].logprobs
+    assert logprobs is not None
+    assert answer.choices[0].text == "ah"
+    assert logprobs.token_logprobs == [None, -98.0, -0.5]
+    assert logprobs.text_offset == [0, 0, 1]

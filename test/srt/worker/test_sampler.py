@@ -200,3 +200,42 @@ def test_forced_ids_count_as_output(logits: Tensor):
     forced.constrain(TokenMask(1, every, array("i", [4, 4, 6])))
     assert sample(logits, [forced]).token_ids == sample(logits, [drawn]).token_ids
     assert (forced.num_output, forced.output) == (drawn.num_output, drawn.output)
+
+
+def test_processed_logprobs_are_of_the_distribution_drawn_from(logits: Tensor):
+    p = params(temperature=0.5, logit_bias=((7, 3.0),), repetition_penalty=1.5)
+    state = SamplerSlot(p, 2, 0, frozenset({11}), Counter())
+    (got,) = sample(logits, [state], is_processed=True).logprobs
+    row = logits[0].clone()
+    row[11] = row[11] / 1.5 if row[11] > 0 else row[11] * 1.5
+    row[7] += 3.0
+    expected = torch.log_softmax(row.double() / 0.5, 0)
+    assert got is not None
+    assert got.top_ids == tuple(expected.topk(2).indices.tolist())
+    assert got.top_logprobs == pytest.approx(expected.topk(2).values.tolist(), abs=1e-5)
+
+
+def test_processed_logprobs_of_greedy_tokens_have_no_temperature(logits: Tensor):
+    (raw,) = sample(logits, [slot(params(temperature=0.0), top=1)]).logprobs
+    (processed,) = sample(
+        logits, [slot(params(temperature=0.0), top=1)], is_processed=True
+    ).logprobs
+    assert raw == processed
+
+
+def test_asked_ids_have_logprobs_beside_the_sampled_token(logits: Tensor):
+    state = slot(params(temperature=0.0), top=0)
+    state.logprob_ids = torch.tensor([5, 2])
+    (got,) = sample(logits, [state]).logprobs
+    expected = torch.log_softmax(logits[0].double(), 0)
+    assert got is not None
+    assert got.chosen == pytest.approx((float(expected[5]), float(expected[2])))
+
+
+def test_min_p_holds_with_a_seed():
+    """The pair that other servers refuse; draws are the same again."""
+    row = torch.tensor([[3.0, 2.9, 0.0, -1.0]])
+    p = params(min_p=0.5, seed=42)
+    first = draws(row, p, 50)
+    assert set(first) == {0, 1}
+    assert draws(row, p, 50) == first
