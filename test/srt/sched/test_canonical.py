@@ -50,15 +50,22 @@ def test_a_replay_that_reaches_over_an_earlier_point_is_not_begun_again(make_loo
 
 
 def test_resume_has_the_grid_of_the_prompt_only(make_loop: MakeLoop):
-    """B35: sampled tokens were not run by the grid, so neither are they now."""
+    """B35: sampled tokens were not run by the grid, so neither are they now, although another
+    prompt has them and has published them."""
     loop = canonical(make_loop, overlap=False)
-    loop.add("a", range(40), max_new_tokens=60)
+    sent = loop.add("a", range(40), max_new_tokens=60)
+    text = MODEL.oracle(sent.prompt_ids, sent.sampling, 256).token_ids
+    loop.add("b", [*range(40), *text], max_new_tokens=1)
     interrupt(loop, "a", 50)
     resumed = len(loop.plans)
     loop.drain()
     (reset,) = loop.plans[resumed].resets
     assert (reset.hit, reset.num_output > 32) == (32, True)
     assert not any(plan.rewinds for plan in loop.plans[resumed:])
+    assert loop.text["a"] == text
+    loop.add("c", [*range(40), *text], max_new_tokens=1)
+    loop.plan()
+    assert loop.plans[-1].resets[0].hit == 96
 
 
 def test_usage_is_of_the_hit_and_counters_are_of_all_replayed_rows(make_loop: MakeLoop):

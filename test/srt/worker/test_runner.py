@@ -11,7 +11,7 @@ import torch
 from test.loading import load_runner, small_cache
 from test.tiny import tiny_gemma3
 from treadle.srt.errors import ConfigError
-from treadle.srt.messages import PageUpdate, RowSpan, SamplingParams, SlotReset, StepPlan
+from treadle.srt.messages import PageUpdate, Rewind, RowSpan, SamplingParams, SlotReset, StepPlan
 from treadle.srt.worker.runner import Runner
 
 PROMPT = list(range(10, 30))
@@ -81,3 +81,17 @@ def test_capacity_is_what_the_pools_hold(runner: Runner):
 def test_budget_that_holds_no_chunk_is_refused(folder: Path):
     with pytest.raises(ConfigError, match="memory budget"):
         load_runner(folder, cache=small_cache(1 << 16))
+
+
+def test_rewind_empties_the_rings_and_keeps_the_rest_of_the_slot(runner: Runner):
+    """S6, 3.11: a grid point inside a prompt."""
+    runner.execute(plan(1, RowSpan(1, 0, 0, 16, 0), PROMPT[:16]))
+    state = runner.slots.sampler[1]
+    span = RowSpan(1, 10, 16, 14, 0)
+    rewind = Rewind(1, floor=10, hit=16, slope=0, depth=1)
+    ids = array("i", PROMPT[10:14])
+    runner.execute(StepPlan(2, array("i", span), ids, rewinds=(rewind,)))
+    tags = runner.pools.windows.tags[:, 1]
+    assert sorted(tags[0][tags[0] >= 0].tolist()) == [10, 11, 12, 13]
+    assert int(tags.max()) == 13
+    assert runner.slots.sampler[1] is state
