@@ -254,8 +254,9 @@ class Frontend:
         now = time.monotonic()
         choices: list[Choice] = []
         log: PromptLog | None = None
+        taken = {name.rid for name in named}
         for index, name in enumerate(named):
-            wire_rid = self._wire_rid(name.rid)
+            wire_rid = self._wire_rid(name.rid, taken)
             request = name.request(wire_rid)
             trail = TextTrail(self._tokenizer, name.job.rules, request.sampling.min_new_tokens)
             if request.logprob_start is not None:
@@ -265,12 +266,14 @@ class Frontend:
             choices.append(Choice(name, wire_rid, index, request, trail, now, log))
         return tuple(choices)
 
-    def _wire_rid(self, name: str) -> RequestId:
-        """The scheduler may still know an ended choice of this name: late outputs must miss."""
+    def _wire_rid(self, name: str, taken: set[str]) -> RequestId:
+        """The scheduler may still know an ended choice of this name: late outputs must miss. An id
+        made up here is none of `taken`, the names and made up ids of its HTTP request."""
         wire_rid, count = RequestId(name), 0
-        while wire_rid in self._ended or wire_rid in self._live:
+        while wire_rid in self._ended or wire_rid in self._live or (count and wire_rid in taken):
             count += 1
             wire_rid = RequestId(f"{name}~{count}")
+        taken.add(wire_rid)
         return wire_rid
 
     def _take_prompts(self, prompts: Sequence[PromptOutput]) -> None:

@@ -102,6 +102,15 @@ async def test_name_of_an_ended_request_is_free_before_the_scheduler_has_forgott
         assert again.choices[0].rid == "r"
 
 
+async def test_made_up_wire_ids_are_not_those_of_the_same_batch():
+    engine = FakeEngine(script=hold)
+    async with running(engine) as frontend:
+        frontend.submit([job(rid="a"), job(rid="b")], rid="r").close()
+        frontend.submit([job(rid="a"), job(rid="a~1"), job(rid="b")], rid="s")
+        sent = [r.rid for r in engine.requests][2:]
+        assert sent == ["a~2", "a~1", "b~1"]
+
+
 async def test_late_close_does_not_end_a_later_request_of_the_same_name():
     engine = FakeEngine(script=hold)
     async with running(engine) as frontend:
