@@ -9,6 +9,7 @@ Everything that can be refused is refused before the first byte of a response.
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
@@ -18,8 +19,8 @@ from .chat_answer import ChatAnswer
 from .chat_messages import check_features, read_messages
 from .chat_output import OutputRules, after_prompt, output_rules
 from .chat_reasoning import reasoning_wishes, template_variables
+from .forced_calls import force_calls
 from .generating import JobOptions, make_job, new_rid, read_scope, while_connected
-from .later import not_supported
 from .openai_common import AnswerPlan, Frame, read_openai, respond
 from .sampling import CHAT, CHAT_NEW, Sampling, from_openai, showing, top_logprobs
 from .schema import ChatRequest
@@ -39,13 +40,13 @@ class ChatRoute:
         plan = AnswerPlan(body, num_top=self._num_top(body))
         model = service.check_model(body.model)
         tools = read_tools(body.tools, body.tool_choice, is_parallel=body.parallel_tool_calls)
-        if tools.is_forced:
-            raise not_supported("tool_choice", "only none and auto are")
         rules = output_rules(service.formats, tools, reasoning_wishes(body))
         options = self._options(body, request, plan, rules)
         rid = new_rid(body.rid)
         ids = await while_connected(request, self._prompt_ids(body, tools))
         rules = after_prompt(rules, service.tokenizer, ids)
+        sampling = await force_calls(options.sampling, rules, tools, service.tokenizer)
+        options = replace(options, sampling=sampling)
         jobs = [make_job(service, ids, options)]
         check_scores(jobs)
         generation = service.frontend.submit(jobs, rid=rid, is_streaming=plan.is_streaming)

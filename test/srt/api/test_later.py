@@ -13,7 +13,6 @@ HI = [{"role": "user", "content": "hi"}]
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 
 CHAT_ROWS: list[tuple[str, dict[str, Any]]] = [
-    ("tool_choice", {"tools": [TOOL], "tool_choice": "required"}),
     ("response_format", {"response_format": {"type": "json_object"}}),
     ("response_format",
      {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}}),
