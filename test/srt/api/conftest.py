@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from test.serving import READY, Bench, FakeEngine, make_service, serving
+from test.serving import CONTEXT_LEN, READY, Bench, FakeEngine, make_service, serving
 from treadle.srt.api.app import make_app
 from treadle.srt.config import NetSection
 from treadle.srt.procs.http_server import HttpServer, bind
@@ -33,14 +33,17 @@ class OverHttp:
 
 
 @pytest.fixture
-def over_http() -> Iterator[OverHttp]:
+def over_http(request: pytest.FixtureRequest) -> Iterator[OverHttp]:
+    """Its indirect parameter is the context length."""
+    context_len: int = getattr(request, "param", CONTEXT_LEN)
     sock = bind("127.0.0.1", 0)
     engine = FakeEngine(cached=3)
     started: list[HttpServer] = []
     is_up = threading.Event()
 
     async def run() -> None:
-        service = make_service(engine, NetSection(api_key=KEY, log_level_http="info"))
+        net = NetSection(api_key=KEY, log_level_http="info")
+        service = make_service(engine, net, context_len=context_len)
         receiving = asyncio.create_task(service.frontend.run())
         engine.put(READY)
         server = HttpServer(make_app(service, ""), service.config.net)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import anthropic
 import pytest
-from anthropic.types import MessageParam
+from anthropic.types import MessageParam, ToolParam, ToolResultBlockParam
 
 from test.serving import CONTEXT_LEN, FakeEngine, refuse
 from test.srt.api.conftest import OverHttp
@@ -57,6 +57,38 @@ def test_sdk_reads_streams(served: Served):
     events = list(messages.create(model="x", max_tokens=20, messages=MESSAGES, stream=True))
     assert events[0].type == "message_start"
     assert events[-1].type == "message_stop"
+
+
+@pytest.mark.parametrize("over_http", [2000], indirect=True)
+def test_tool_round_trip(served: Served):
+    tools: list[ToolParam] = [
+        {"name": "look", "description": "looks", "input_schema": {"type": "object"}}
+    ]
+    call_text = b'<tool_call>{"name": "look", "arguments": {"at": "sky"}}</tool_call>'
+    served.engine.reply = b"I look.\n" + call_text
+    messages = served.client.messages
+    asked = messages.create(model="x", max_tokens=200, messages=MESSAGES, tools=tools)
+    assert asked.stop_reason == "tool_use"
+    with messages.stream(model="x", max_tokens=200, messages=MESSAGES, tools=tools) as stream:
+        streamed = stream.get_final_message()
+    for message in (asked, streamed):
+        text, call = message.content
+        assert text.type == "text"
+        assert text.text == "I look."
+        assert call.type == "tool_use"
+        assert (call.name, call.input) == ("look", {"at": "sky"})
+    served.engine.reply = b"It is blue."
+    result: ToolResultBlockParam = {
+        "type": "tool_result", "tool_use_id": call.id, "content": "blue"
+    }  # fmt: skip
+    turns: list[MessageParam] = [
+        *MESSAGES,
+        {"role": "assistant", "content": asked.content},
+        {"role": "user", "content": [result]},
+    ]
+    answer = messages.create(model="x", max_tokens=200, messages=turns, tools=tools)
+    assert answer.stop_reason == "end_turn"
+    assert [block.text for block in answer.content if block.type == "text"] == ["It is blue."]
 
 
 def test_sdk_raises_the_right_class(served: Served):
