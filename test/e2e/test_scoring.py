@@ -102,3 +102,26 @@ def test_best_and_asked_tokens_come_with_each(folder: Path, cold: list[float]):
         best = tops[3 * i : 3 * i + 3]
         assert best == sorted(best, reverse=True)
         assert (own in best) == (ranks[i] <= 3)
+
+
+def test_canonical_scores_do_not_depend_on_the_cache(folder: Path):
+    """3.12: a canonical run is its own reference, cold or warm."""
+    expected = Engine(folder).answer(PROMPT, 1, logprob_start=0, replay_mode="canonical")
+    engine = Engine(folder)
+    engine.answer(PROMPT[:120], 1, replay_mode="canonical")
+    for start in (0, 90, 121):
+        warm = engine.answer(PROMPT, 1, logprob_start=start, replay_mode="canonical")
+        assert warm.prompt_logprobs == expected.prompt_logprobs[max(start, 1) - 1 :]
+    assert cached(warm) > 0
+
+
+def test_a_turn_that_takes_over_a_window_is_scored_as_a_cold_one(folder: Path):
+    """Donation: what is scored begins where the finished turn ended, or inside it."""
+    engine = Engine(folder)
+    first = engine.answer(PROMPT[:61], 20, replay_mode="exact")
+    turn = PROMPT[:61] + first.token_ids + PROMPT[61:80]
+    expected = Engine(folder).answer(turn, 1, logprob_start=0).prompt_logprobs
+    for start in (81, 70, 1):
+        warm = engine.answer(turn, 1, logprob_start=start)
+        assert warm.prompt_logprobs == expected[start - 1 :]
+        assert cached(warm) <= start - 1
