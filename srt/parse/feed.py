@@ -14,7 +14,7 @@ import re
 from collections.abc import Generator, Sequence
 from typing import TypeVar
 
-from .events import Content, Event
+from .events import Content, Event, merge
 
 T = TypeVar("T")
 Steps = Generator[None, None, T]
@@ -59,9 +59,13 @@ class Feed:
         return text
 
     def search(self, pattern: re.Pattern[str]) -> tuple[str, int] | None:
-        """(what matches first in the unread text, length of the unread text up to its end)."""
+        """(what matches first in the unread text, or the last group of it; length of the unread
+        text up to its end).
+        """
         found = pattern.search(self._text, self._pos)
-        return None if found is None else (found.group(), found.end() - self._pos)
+        if found is None:
+            return None
+        return found.group(found.lastindex or 0), found.end() - self._pos
 
     def peek(self) -> Steps[str]:
         """The next character, "" at the end of the text."""
@@ -135,7 +139,7 @@ class OutputParser:
             except StopIteration:
                 self._steps = None
         events, self._events = self._events, []
-        return events
+        return merge(events) if len(events) > 1 else events
 
     def _content(self, text: str) -> None:
         if text:
@@ -154,9 +158,12 @@ def find_first(text: str, words: Sequence[str]) -> tuple[int, str]:
 
 def held_back(text: str, words: Sequence[str]) -> int:
     """Length of the longest end of `text` that may be the beginning of one of `words`."""
-    longest = min(len(text), max((len(word) for word in words), default=0) - 1)
-    for length in range(longest, 0, -1):
-        end = text[len(text) - length :]
-        if any(len(word) > length and word.startswith(end) for word in words):
-            return length
-    return 0
+    held = 0
+    for word in words:
+        start = text.find(word[0], max(0, len(text) - len(word) + 1))
+        while start >= 0:
+            if word.startswith(text[start:]):
+                held = max(held, len(text) - start)
+                break
+            start = text.find(word[0], start + 1)
+    return held

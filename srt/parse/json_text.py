@@ -15,7 +15,8 @@ from .feed import Feed, Steps
 
 MAX_NAME_CHARS = 256
 _OUTSIDE = re.compile(r'["{}\[\]<]')
-_INSIDE = re.compile(r'["\\]')
+# The rest of a string: group 1 is the closing quote, the first half of an escape, or nothing.
+_INSIDE = re.compile(r'(?:[^"\\]+|\\.)*(["\\]?)', re.DOTALL)
 _CLOSES = {"{": "}", "[": "]"}
 _SCALAR = re.compile(r"[^\s,{}\[\]\"<]*")
 
@@ -30,22 +31,15 @@ def read_object(feed: Feed, emit: Callable[[str], None]) -> Steps[bool]:
     of the format, which is left unread).
     """
     open_brackets: list[str] = []
-    in_string = False
-    while True:
-        if not (yield from feed.peek()):
-            return False
-        found = feed.search(_INSIDE if in_string else _OUTSIDE)
+    while (yield from feed.peek()):
+        found = feed.search(_OUTSIDE)
         if found is None:
             emit(feed.take(len(feed.unread)))
             continue
         char, end = found
-        if char == "\\":
+        if char == '"':
             emit(feed.take(end))
-            if (yield from feed.peek()):
-                emit(feed.take(1))
-        elif char == '"':
-            in_string = not in_string
-            emit(feed.take(end))
+            yield from _read_rest_of_string(feed, emit)
         elif char in _CLOSES:
             open_brackets.append(_CLOSES[char])
             emit(feed.take(end))
@@ -56,6 +50,20 @@ def read_object(feed: Feed, emit: Callable[[str], None]) -> Steps[bool]:
             emit(feed.take(end))
             if not open_brackets:
                 return True
+    return False
+
+
+def _read_rest_of_string(feed: Feed, emit: Callable[[str], None]) -> Steps[None]:
+    """Up to the closing quote, which is read, or the end of the text."""
+    while (yield from feed.peek()):
+        found = feed.search(_INSIDE)
+        assert found is not None  # it matches any text
+        last, length = found
+        emit(feed.take(length))
+        if last == '"':
+            return
+        if last and (yield from feed.peek()):
+            emit(feed.take(1))
 
 
 def read_string(feed: Feed, limit: int) -> Steps[str]:
