@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from test.serving import Bench, FakeEngine, serving
-from treadle.srt.messages import GrammarKind
+from test.serving import Bench, FakeEngine, byte_tokenizer, serving
+from treadle.srt.api.chat_output import OutputRules
+from treadle.srt.api.forced_calls import force_calls
+from treadle.srt.api.sampling import Sampling
+from treadle.srt.api.schema import Tool
+from treadle.srt.api.tool_use import read_tools
+from treadle.srt.errors import BadRequest
+from treadle.srt.grammar.compile import json_object
+from treadle.srt.messages import GrammarKind, SamplingParams
+from treadle.srt.parse.tools import HERMES
+from treadle.srt.tokenizer.limits import OutputCap
+from treadle.srt.tokenizer.trail import TextRules
 
 PATH = "/v1/chat/completions"
 HI = [{"role": "user", "content": "hi"}]
@@ -55,6 +66,16 @@ async def test_a_schema_that_is_none_is_refused_before_the_engine_hears_of_it(be
     assert response.status_code == 400
     assert response.json()["param"] == "tools"
     assert bench.engine.sent == []
+
+
+async def test_an_answer_has_one_grammar_only():
+    tools = read_tools([msgspec.convert(TOOLS[1], Tool)], "required", is_parallel=None)
+    params = SamplingParams(max_new_tokens=9, grammar=json_object())
+    cap = OutputCap(9, is_strict=True, param="")
+    sampling = Sampling(params, TextRules(), cap, n=1, stream_interval=None)
+    with pytest.raises(BadRequest, match="another form") as caught:
+        await force_calls(sampling, OutputRules(dialect=HERMES), tools, byte_tokenizer())
+    assert caught.value.param == "tool_choice"
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "f"}}])

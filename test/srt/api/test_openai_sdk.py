@@ -5,10 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import openai
 import pytest
-from openai.types.chat import ChatCompletionMessageParam, ChatCompletionStreamOptionsParam
+from openai.types.chat import (
+    ChatCompletionFunctionToolParam,
+    ChatCompletionMessageParam,
+    ChatCompletionStreamOptionsParam,
+)
 
 from test.serving import FakeEngine
 from test.srt.api.conftest import OverHttp
@@ -48,13 +53,43 @@ def test_sdk_reads_answers_streams_and_logprobs(served: Served):
     assert served.client.models.list().data[0].id == "tiny"
 
 
+TOOLS: list[ChatCompletionFunctionToolParam] = [
+    {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+]
+
+
+@pytest.mark.parametrize("over_http", [2000], indirect=True)
+def test_sdk_reads_calls_whole_and_streamed(served: Served):
+    call = b'<tool_call>\n{"name": "f", "arguments": {"s": "\xc3\xa9"}}\n</tool_call>'
+    served.engine.reply = b"Ok.\n" + call + b"\n" + call
+    chat = served.client.chat.completions
+    whole = chat.create(model="x", messages=MESSAGES, tools=TOOLS, max_tokens=300).choices[0]
+    assert whole.finish_reason == "tool_calls"
+    assert whole.message.content == "Ok."
+    assert whole.message.tool_calls is not None
+    with chat.stream(model="x", messages=MESSAGES, tools=TOOLS, max_tokens=300) as stream:
+        final = stream.get_final_completion().choices[0]
+    assert final.message.content == "Ok."
+    assert final.message.tool_calls is not None
+    for one, other in zip(whole.message.tool_calls, final.message.tool_calls, strict=True):
+        assert one.type == "function"
+        assert (one.function.name, one.function.arguments) == ("f", '{"s": "é"}')
+        assert (other.function.name, other.function.arguments) == ("f", '{"s": "é"}')
+    history: list[ChatCompletionMessageParam] = [
+        *MESSAGES,
+        cast(ChatCompletionMessageParam, whole.message.to_dict()),
+        {"role": "tool", "tool_call_id": whole.message.tool_calls[0].id, "content": "42"},
+    ]
+    assert chat.create(model="x", messages=history, tools=TOOLS, max_tokens=1).choices
+
+
 def test_sdk_raises_the_right_class(served: Served):
     client = served.client
     with pytest.raises(openai.BadRequestError) as bad:
         client.chat.completions.create(model="x", messages=MESSAGES, temperature=-1)
     assert bad.value.param == "temperature"
     with pytest.raises(openai.BadRequestError) as long:
-        client.completions.create(model="x", prompt="x" * 500)
+        client.completions.create(model="x", prompt="x" * 3000)
     assert long.value.code == "context_length_exceeded"
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("nope")
