@@ -97,6 +97,7 @@ class NetSection:
 class ApiSection:
     """Who may ask what, for how long, and what answers carry."""
 
+    cache_isolation: str = "none"  # none | per-key: who shares cached prefixes
     admin_api_key: str = ""  # "" : the user key opens the control routes too
     cors_origins: str = ""  # comma-separated, or "*"; "" : no CORS headers
     queue_timeout_s: float = -1.0  # until a request is admitted; -1: no limit

@@ -30,10 +30,12 @@ class ErrorBody(msgspec.Struct, kw_only=True):
 
 
 class PromptDetails(msgspec.Struct, kw_only=True):
-    """`replayed_tokens` are cached tokens whose windows were computed again."""
+    """`replayed_tokens` are cached tokens whose windows were computed again. `approx_generation`:
+    how many approximate replays lie behind the answer; 0 is what a cold run gives."""
 
     cached_tokens: int
     replayed_tokens: int
+    approx_generation: int
 
 
 class CompletionDetails(msgspec.Struct, kw_only=True):
@@ -165,6 +167,7 @@ class NativeMeta(msgspec.Struct, kw_only=True):
     cached_tokens: int
     cached_tokens_details: dict[str, int]
     replayed_tokens: int
+    approx_generation: int
     weight_version: str
     e2e_latency: float
     first_token_latency: float | None = None

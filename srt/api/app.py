@@ -29,6 +29,7 @@ from .docs import DocRoutes
 from .edge import Edge, Guarded, Handler, Keys
 from .endpoint import Endpoint
 from .info import InfoRoutes
+from .isolation import Isolated
 from .later import not_supported
 from .native import GenerateRoute
 from .openai_chat import ChatRoute
@@ -42,7 +43,7 @@ Row = tuple[Endpoint, Handler]
 
 
 def make_app(service: Service, launch_command: str) -> ASGIApp:
-    app = Starlette(
+    app: ASGIApp = Starlette(
         routes=[
             _route(service, endpoint, path, handler)
             for endpoint, handler in _rows(service, launch_command)
@@ -51,6 +52,8 @@ def make_app(service: Service, launch_command: str) -> ASGIApp:
         exception_handlers={HTTPException: _http_error},
     )
     api = service.config.api
+    if api.cache_isolation == "per-key":
+        app = Isolated(app)
     edge: ASGIApp = Edge(app, Keys(service.config.net.api_key, api.admin_api_key))
     origins = [origin.strip() for origin in api.cors_origins.split(",") if origin.strip()]
     return _with_cors(edge, origins) if origins else edge

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..errors import Aborted, Forbidden, TreadleError, Unauthorized
 from ..metrics import HttpMetrics
 from .bodies import error_response, internal_error, is_anthropic
+from .isolation import given_key
 from .request_log import LogStyle, RequestRecord
 
 Handler = Callable[[Request], Awaitable[ASGIApp]]
@@ -93,15 +94,10 @@ class Edge:
         app = self._app
         if path not in OPEN_PATHS and scope["method"] != "OPTIONS":
             try:
-                scope[ADMIN] = self._keys.check(path, _given_key(headers))
+                scope[ADMIN] = self._keys.check(path, given_key(headers))
             except TreadleError as e:
                 app = error_response(e, path)
         await app(scope, receive, send_with_id)
-
-
-def _given_key(headers: dict[bytes, bytes]) -> bytes:
-    kind, _, token = headers.get(b"authorization", b"").partition(b" ")
-    return token.strip() if kind.lower() == b"bearer" else headers.get(b"x-api-key", b"")
 
 
 def _request_id(given: bytes | None) -> bytes:

@@ -20,6 +20,7 @@ from ..errors import Aborted, BadRequest
 from ..messages import GenerateRequest, RequestId
 from ..net.sse import wait_disconnect
 from ..tokenizer.jobs import PromptJob
+from .isolation import owner_fields
 from .sampling import Sampling
 from .schema import CacheFields
 from .service import Service
@@ -67,7 +68,7 @@ def read_scope(fields: CacheFields, request: Request, extra_key: str | None) -> 
         )
     scope = (("salt", fields.cache_salt), ("extra", extra_key))
     return Scope(
-        tuple((kind, value) for kind, value in scope if value),
+        owner_fields(request) + tuple((kind, value) for kind, value in scope if value),
         _session(fields.session_id, request),
         mode,
         slope,

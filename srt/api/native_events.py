@@ -86,6 +86,7 @@ class NativeResult:
             "cached_tokens": usage.cached_tokens,
             "cached_tokens_details": {"device": usage.cached_tokens, "host": 0, "storage": 0},
             "replayed_tokens": usage.replayed_tokens,
+            "approx_generation": usage.approx_generation,
             "weight_version": WEIGHT_VERSION,
             "e2e_latency": now - self._arrived_at,
         }

@@ -1,7 +1,8 @@
 """Usage of one HTTP request over all its choices.
 
 A prompt counts once however many choices it has; completion tokens add up. Cached and replayed
-tokens are those of each prompt's first choice: the later choices' own hits are not reported.
+tokens are those of each prompt's first choice: the later choices' own hits are not reported. The
+generation of approximations is the largest of all choices (B34).
 """
 
 from __future__ import annotations
@@ -34,11 +35,16 @@ class UsageSum:
             sum(usage.completion_tokens for usage in self._usages),
             sum(usage.cached_tokens for usage in first),
             sum(usage.replayed_tokens for usage in first),
+            max((usage.approx_generation for usage in self._usages), default=0),
         )
 
     def body(self) -> dict[str, object]:
         total, reasoning = self.total, sum(self._reasoning_tokens)
-        details = {"cached_tokens": total.cached_tokens, "replayed_tokens": total.replayed_tokens}
+        details = {
+            "cached_tokens": total.cached_tokens,
+            "replayed_tokens": total.replayed_tokens,
+            "approx_generation": total.approx_generation,
+        }
         return {
             "prompt_tokens": total.prompt_tokens,
             "completion_tokens": total.completion_tokens,

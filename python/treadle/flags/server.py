@@ -14,6 +14,12 @@ SERVER = (
         "key of the routes that control (flush, abort all, profile); default: --api-key",
     ),
     Flag(
+        "--cache-isolation",
+        "api.cache_isolation",
+        "per-key: requests with different API keys never share cached prefixes",
+        choices=("none", "per-key"),
+    ),
+    Flag(
         "--cors-allow-origins",
         "api.cors_origins",
         "origins whose web pages may call, comma-separated, or *; default: none",

@@ -21,6 +21,7 @@ async def test_answer_is_text_ids_and_meta(bench: Bench):
     assert meta["cached_tokens"] == 16
     assert meta["cached_tokens_details"] == {"device": 16, "host": 0, "storage": 0}
     assert meta["replayed_tokens"] == 3
+    assert meta["approx_generation"] == 0
     assert meta["weight_version"] == "default"
     assert meta["e2e_latency"] >= meta["first_token_latency"] >= 0
 

@@ -33,7 +33,11 @@ async def test_whole_answer_has_every_field_clients_read(bench: Bench):
         "prompt_tokens": 19,
         "completion_tokens": 6,
         "total_tokens": 25,
-        "prompt_tokens_details": {"cached_tokens": 8, "replayed_tokens": 4},
+        "prompt_tokens_details": {
+            "cached_tokens": 8,
+            "replayed_tokens": 4,
+            "approx_generation": 0,
+        },
         "completion_tokens_details": {"reasoning_tokens": 0},
         "reasoning_tokens": 0,
     }

@@ -38,11 +38,11 @@ def test_prompts_count_once_and_outputs_add_up(lens: list[int], n: int, data: st
     counts = dict.fromkeys(indexes, 0)
     for index in data.draw(st.permutations(indexes)):
         counts[index] += 1
-        usage = Usage(lens[index // n], counts[index], index + 1, index)
+        usage = Usage(lens[index // n], counts[index], index + 1, index, index)
         total.add(Delta(index, "", (1,), (), usage, None))
     first = [i * n for i in range(len(lens))]
     assert total.total == Usage(
-        sum(lens), len(indexes), sum(i + 1 for i in first), sum(first)
+        sum(lens), len(indexes), sum(i + 1 for i in first), sum(first), len(lens) * n - 1
     )  # fmt: skip
     body = total.body()
     assert body["total_tokens"] == sum(lens) + len(indexes)
