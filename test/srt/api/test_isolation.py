@@ -11,7 +11,12 @@ from treadle.srt.api.isolation import given_key
 from treadle.srt.config import ApiSection
 
 PER_KEY = ApiSection(cache_isolation="per-key")
-CALLERS = ({}, {"authorization": "Bearer a"}, {"authorization": "Bearer b"}, {"x-api-key": "c"})
+CALLERS: tuple[dict[str, str], ...] = (
+    {},
+    {"authorization": "Bearer a"},
+    {"authorization": "Bearer b"},
+    {"x-api-key": "c"},
+)
 ROUTES = (
     ("/generate", {"text": "a"}),
     ("/v1/completions", {"prompt": "a"}),
