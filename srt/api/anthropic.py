@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from array import array
+from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.types import ASGIApp
@@ -23,6 +24,7 @@ from .anthropic_tools import reasoning_wishes, template_variables, tool_use
 from .bodies import JsonResponse
 from .chat_messages import read_messages
 from .chat_output import ChatOutput, OutputRules, after_prompt, output_rules
+from .forced_calls import force_calls
 from .generating import JobOptions, make_job, new_rid, read_scope, while_connected
 from .later import not_supported, refuse
 from .reading import decode, read_body
@@ -59,10 +61,11 @@ class MessagesRoute:
         options = self._options(body, request, rules)
         rid = new_rid(body.rid) if body.rid else f"msg_{secrets.token_hex(12)}"
         ids = await while_connected(request, self._prompt_ids(body, tools))
-        generation = service.frontend.submit(
-            [make_job(service, ids, options)], rid=rid, is_streaming=options.is_streaming
-        )
-        output = ChatOutput(after_prompt(rules, service.tokenizer, ids), service.tokenizer)
+        rules = after_prompt(rules, service.tokenizer, ids)
+        sampling = await force_calls(options.sampling, rules, tools, service.tokenizer)
+        job = make_job(service, ids, replace(options, sampling=sampling))
+        generation = service.frontend.submit([job], rid=rid, is_streaming=options.is_streaming)
+        output = ChatOutput(rules, service.tokenizer)
         has_report = service.config.net.cache_report
         answer = MessageAnswer(generation, model, output, has_cache_report=has_report)
         if options.is_streaming:
@@ -111,13 +114,10 @@ class MessagesRoute:
 
 
 def _tools(body: CountRequest) -> ToolUse:
-    """What asks for a grammar is refused here. Raises BadRequest, NotSupported."""
+    """Raises BadRequest, NotSupported."""
     if body.output_config is not None and body.output_config.format is not None:
         raise not_supported("output_config.format")
-    tools = tool_use(body)
-    if tools.is_forced:
-        raise not_supported("tool_choice", "only none and auto are")
-    return tools
+    return tool_use(body)
 
 
 def _conversation(body: CountRequest, tools: ToolUse) -> Conversation:

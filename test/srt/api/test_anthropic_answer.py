@@ -85,6 +85,25 @@ async def test_omitted_thinking_is_not_shown(thinking: Bench):
     assert "thinking" not in str([event.get("delta") for event in found])
 
 
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "f"}])
+async def test_forced_choice_reaches_the_engine_as_a_grammar(thinking: Bench, choice: Any):
+    await ask(thinking, tool_choice={"type": "auto"})
+    await ask(thinking, tool_choice=choice)
+    free, forced = [request.sampling.grammar for request in thinking.engine.requests]
+    assert free is None
+    assert forced is not None
+    assert '\\"f\\"' in forced.text
+
+
+async def test_schema_that_cannot_be_forced_is_refused(thinking: Bench):
+    bad = {"type": "object", "properties": {"x": {"type": "nonsense"}}}
+    body = {**BODY, "tools": [{**TOOL, "input_schema": bad}], "tool_choice": {"type": "any"}}
+    response = await thinking.post(PATH, body)
+    assert response.status_code == 400
+    assert response.json()["error"]["type"] == "invalid_request_error"
+    assert thinking.engine.sent == []
+
+
 async def test_one_call_when_parallel_use_is_disabled(thinking: Bench):
     choice = {"type": "auto", "disable_parallel_tool_use": True}
     assert len((await ask(thinking, tool_choice=choice))["content"]) == 3
