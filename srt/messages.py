@@ -4,10 +4,10 @@ Owns no behaviour beyond reading itself. Fields of type `array[int]` and `array[
 raw little-endian int32 and float64 frames beside the JSON frame, because long lists as text are the
 one thing that costs.
 
-    tokenizer --GenerateRequest, AbortRequest, AbortAll, Flush, StatsRequest--> scheduler
+    tokenizer --GenerateRequest, AbortRequest, AbortAll, Flush, Profile, StatsRequest--> scheduler
     tokenizer --TokenBytes, once, before the first grammar--------------------> scheduler
-    tokenizer <--TokenOutput, FlushDone, Stats-------------------------------- scheduler
-    scheduler --StepPlan--> workers          scheduler <--StepResult-- worker 0
+    tokenizer <--TokenOutput, Done, Stats------------------------------------- scheduler
+    scheduler --StepPlan, Profile--> workers          scheduler <--StepResult, Done-- worker 0
     all       --Ready, Progress, Failed--> launcher --Ready, Failed, Shutdown--> all
 """
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, NewType
 
+from .profiling import Profile
 from .scores import PromptScores, ScoredRows
 from .token_masks import TokenBytes, TokenMask
 
@@ -120,13 +121,15 @@ class AbortAll:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Empty the prefix cache. Answered by `FlushDone` with the same token."""
+    """Empty the prefix cache."""
 
     token: int
 
 
 @dataclass(frozen=True, slots=True)
-class FlushDone:
+class Done:
+    """The answer to a Flush or Profile with the same token."""
+
     token: int
     ok: bool
     message: str
@@ -364,7 +367,8 @@ Message = (
     | AbortRequest
     | AbortAll
     | Flush
-    | FlushDone
+    | Profile
+    | Done
     | StatsRequest
     | Stats
     | StepPlan
@@ -382,7 +386,8 @@ TAGS: dict[str, type[Message]] = {
     "abort": AbortRequest,
     "abort_all": AbortAll,
     "flush": Flush,
-    "flush_done": FlushDone,
+    "profile": Profile,
+    "done": Done,
     "stats_req": StatsRequest,
     "stats": Stats,
     "plan": StepPlan,

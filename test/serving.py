@@ -29,9 +29,9 @@ from treadle.srt.api.service import ModelInfo, Service
 from treadle.srt.config import ApiSection, ModelSection, NetSection, ServerConfig
 from treadle.srt.messages import (
     AbortRequest,
+    Done,
     Finish,
     Flush,
-    FlushDone,
     GenerateRequest,
     Message,
     PromptOutput,
@@ -46,6 +46,7 @@ from treadle.srt.messages import (
 from treadle.srt.metrics import HttpMetrics, RequestMetrics
 from treadle.srt.net.ipc import Outbox
 from treadle.srt.net.wire import encode
+from treadle.srt.profiling import Profile, ProfileOptions
 from treadle.srt.scores import PromptScores
 from treadle.srt.tokenizer.chat import ChatTemplate
 from treadle.srt.tokenizer.encode import Tokenizer
@@ -142,6 +143,8 @@ class FakeEngine:
     cached: int = 0
     replayed: int = 0
     is_flushable: bool = True
+    is_profilable: bool = True
+    profiles: list[ProfileOptions | None] = field(default_factory=list)
     is_silent: bool = False  # answers no question and no abort
     stats: Stats = field(default_factory=lambda: Stats(0, {}, {}))
     sent: list[Message] = field(default_factory=list)
@@ -164,7 +167,10 @@ class FakeEngine:
         elif isinstance(message, AbortRequest):
             self._abort(message)
         elif isinstance(message, Flush):
-            self.put(FlushDone(message.token, self.is_flushable, "1 request runs"))
+            self.put(Done(message.token, self.is_flushable, "1 request runs"))
+        elif isinstance(message, Profile):
+            self.profiles.append(message.options)
+            self.put(Done(message.token, self.is_profilable, "there"))
         elif isinstance(message, StatsRequest):
             self.put(replace(self.stats, token=message.token))
 

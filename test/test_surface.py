@@ -13,7 +13,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from test.serving import Bench, FakeEngine, serving
+from test.serving import CONTEXT_LEN, Bench, FakeEngine, echo_reply, refuse, serving
 from test.srt.sched.conftest import Loop, Setup
 from treadle.command_line import parse_command_line
 from treadle.flags.foreign import FOREIGN
@@ -31,11 +31,14 @@ PLAIN: dict[str, Row] = {
     "/v1/completions": {"prompt": "a"},
     "/tokenize": {"prompt": "a"},
     "/detokenize": {"tokens": [97]},
+    "/v1/messages": {"max_tokens": 3, "messages": [{"role": "user", "content": "a"}]},
 }
 
 
 def name_of(row: Row | str) -> str:
-    return row if isinstance(row, str) else f"{row.get('name') or row.get('path') or row['role']}"
+    if isinstance(row, str):
+        return row
+    return str(next(row[key] for key in ("kind", "name", "path", "role") if key in row))
 
 
 def config_field(config: ServerConfig, path: str) -> object:
@@ -89,6 +92,32 @@ async def test_field_is_accepted_and_null_means_its_default(route: str, row: Row
         elif "null" in row:
             answer = await bench.post(route, body)
             assert answer.status_code == row["null"]
+
+
+@pytest.mark.parametrize("row", SURFACE["errors"], ids=name_of)
+async def test_bad_input_has_its_status_and_words(row: Row):  # C8
+    script = echo_reply
+    if "engine" in row:
+        script = refuse(row.get("engine_status", 503), row["engine"], was_admitted=False)
+    net = NetSection(api_key=row.get("key", ""), max_body_bytes=2000)
+    engine = FakeEngine(script=script)
+    async with serving(engine, net, is_ready=row.get("is_ready", True)) as bench:
+        body = row.get("body", {})
+        if body.get("input_ids") == "LONG":
+            body = {"input_ids": [1] * CONTEXT_LEN}
+        data = {"HUGE": b" " * 2001}.get(row.get("raw", ""), row.get("raw", "").encode())
+        answer = await bench.client.request(
+            row.get("method", "POST"), row["path"], content=data or orjson.dumps(body)
+        )
+        assert answer.status_code == row["status"], answer.text
+        error = answer.json()
+        assert error["object"] == "error"
+        assert {"message", "type", "param", "code"} <= set(error)  # D4
+        assert error["error"] == "Unauthorized" or error["error"]["message"] == error["message"]
+        assert row.get("words", "") in error["message"]
+        assert error["param"] == row.get("param", error["param"])
+        assert error["code"] == row.get("code", error["code"])
+        assert set(row.get("headers", ())) <= set(answer.headers)
 
 
 @pytest.fixture

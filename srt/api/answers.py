@@ -270,3 +270,8 @@ class ServerInfoBody(msgspec.Struct, kw_only=True):
 class AbortedBody(msgspec.Struct, kw_only=True):
     success: bool
     num_aborted: int
+
+
+class ProfileAnswer(msgspec.Struct, kw_only=True):
+    success: bool
+    message: str

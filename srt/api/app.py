@@ -35,6 +35,7 @@ from .native import GenerateRoute
 from .openai_chat import ChatRoute
 from .openai_completions import CompletionRoute
 from .parsing import ParsingRoutes
+from .profile import ProfileRoutes
 from .request_log import LogStyle
 from .service import Service
 from .text import TextRoutes
@@ -120,6 +121,7 @@ def _describing(service: Service, launch_command: str) -> list[Row]:
 
 
 def _controlling(service: Service) -> list[Row]:
+    profile = ProfileRoutes(service)
     control, health = ControlRoutes(service), HealthRoutes(service)
     return [
         (table.HEALTH, health.health),
@@ -127,6 +129,8 @@ def _controlling(service: Service) -> list[Row]:
         (table.READY, health.ready),
         (table.FLUSH, control.flush),
         (table.ABORT, control.abort),
+        (table.START_PROFILE, profile.start),
+        (table.STOP_PROFILE, profile.stop),
     ]
 
 

@@ -189,6 +189,26 @@ ABORT = Endpoint(
     refusals=(*READING, 403),
 )
 
+START_PROFILE = Endpoint(
+    POST,
+    ("/start_profile",),
+    CONTROL,
+    "Begin a trace of the workers",
+    "The message is the path of the file that will be written on the server's machine.",
+    request=schema.ProfileBody,
+    example={"num_steps": 10},
+    replies=(Reply(kind=answers.ProfileAnswer),),
+    refusals=(*READING, 403, 501, 503),
+)
+STOP_PROFILE = Endpoint(
+    POST,
+    ("/stop_profile",),
+    CONTROL,
+    "End the trace and write its file",
+    replies=(Reply(kind=answers.ProfileAnswer),),
+    refusals=(400, 403, 503),
+)
+
 OPENAPI = Endpoint(
     GET, ("/openapi.json",), MODEL, "This document", replies=(Reply(kind=dict, media=JSON),)
 )

@@ -34,8 +34,6 @@ ROUTES = (
     "/classify",
     "/open_session",
     "/close_session",
-    "/start_profile",
-    "/stop_profile",
     "/pause_generation",
     "/continue_generation",
     "/update_weights_from_disk",

@@ -224,6 +224,19 @@ class SeparateReasoningRequest(msgspec.Struct, kw_only=True):
     reasoning_parser: str | None = None
 
 
+class ProfileBody(msgspec.Struct, kw_only=True):
+    output_dir: str | None = None
+    num_steps: int | None = None
+    activities: list[str] | None = None
+    with_stack: bool | None = None
+    record_shapes: bool | None = None
+    profile_id: str | None = None
+    start_step: int | None = None
+    profile_by_stage: bool | None = None
+    merge_profiles: bool | None = None
+    profile_prefix: str | None = None
+
+
 class AbortBody(msgspec.Struct, kw_only=True):
     rid: str | None = None
     abort_all: bool | None = None

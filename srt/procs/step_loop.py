@@ -22,8 +22,8 @@ from ..log import event
 from ..messages import (
     AbortAll,
     AbortRequest,
+    Done,
     Flush,
-    FlushDone,
     GenerateRequest,
     Message,
     Shutdown,
@@ -33,6 +33,7 @@ from ..messages import (
     TokenOutput,
 )
 from ..net.ipc import Inbox, Outbox, send_all
+from ..profiling import Profile
 from ..sched.scheduler import Scheduler
 from ..token_masks import TokenBytes
 
@@ -137,7 +138,11 @@ class StepLoop:
         elif isinstance(message, Flush):
             ok, text = scheduler.flush()
             log.info(event("flush_cache", {"ok": ok}))
-            self._ports.tokenizer.send(FlushDone(message.token, ok, text))
+            self._ports.tokenizer.send(Done(message.token, ok, text))
+        elif isinstance(message, Profile):
+            send_all(self._ports.workers, message)
+        elif isinstance(message, Done):  # of worker 0
+            self._ports.tokenizer.send(message)
         elif isinstance(message, TokenBytes):
             scheduler.learn(message)
         elif isinstance(message, StatsRequest):

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import ConfigError, InvariantBroken
 from ..log import event
-from ..messages import Progress, Shutdown, StepPlan
+from ..messages import Done, Progress, Shutdown, StepPlan
 from ..net.ipc import Hub, Inbox, Outbox
+from ..profiling import Profile
 from ..worker.heap import keep_freed_memory
 from .boot import Boot, run_child
 
@@ -46,10 +47,21 @@ def execute_plans(inbox: Inbox, runner: Runner, scheduler: Outbox | None) -> Non
             result = runner.execute(message)
             if scheduler is not None:
                 scheduler.send(result)
+            runner.profiler.stepped()
+        elif isinstance(message, Profile):
+            done = _profile(message, runner)
+            if scheduler is not None:
+                scheduler.send(done)
         elif isinstance(message, Shutdown):
             return
         else:
             raise InvariantBroken(f"a worker cannot handle {type(message).__name__}")
+
+
+def _profile(message: Profile, runner: Runner) -> Done:
+    profiler, options = runner.profiler, message.options
+    ok, text = profiler.stop() if options is None else profiler.start(options)
+    return Done(message.token, ok, text)
 
 
 def _load(boot: Boot, launcher: Outbox) -> Runner:

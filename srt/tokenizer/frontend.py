@@ -31,10 +31,10 @@ from ..errors import (
 )
 from ..messages import (
     AbortRequest,
+    Done,
     Failed,
     Finish,
     Flush,
-    FlushDone,
     Message,
     PromptOutput,
     Ready,
@@ -46,6 +46,7 @@ from ..messages import (
     TokenOutput,
 )
 from ..metrics import RequestMetrics
+from ..profiling import Profile, ProfileOptions
 from .choice import Choice
 from .encode import Tokenizer
 from .generation import Generation
@@ -146,14 +147,24 @@ class Frontend:
     def abort_all(self, message: str) -> int:
         return self._abort([choice for choice, _ in self._live.values()], message)
 
-    async def flush(self) -> FlushDone:
+    async def flush(self) -> Done:
         """Asks for an empty prefix cache, once. Raises WorkerLost."""
         self.check_serving()
         token, reply = self._replies.expect()
         self._channel.send(Flush(token))
         done = await reply
-        if not isinstance(done, FlushDone):
+        if not isinstance(done, Done):
             raise InvariantBroken(f"Flush was answered by {type(done).__name__}")
+        return done
+
+    async def profile(self, options: ProfileOptions | None) -> Done:
+        """Starts a profile of the workers; None stops it. Raises WorkerLost."""
+        self.check_serving()
+        token, reply = self._replies.expect()
+        self._channel.send(Profile(token, options))
+        done = await reply
+        if not isinstance(done, Done):
+            raise InvariantBroken(f"Profile was answered by {type(done).__name__}")
         return done
 
     async def stats(self) -> Stats:
@@ -192,7 +203,7 @@ class Frontend:
             if isinstance(message, TokenOutput):
                 self._take_prompts(message.prompts)
                 self._take_outputs(message.outputs)
-            elif isinstance(message, FlushDone | Stats):
+            elif isinstance(message, Done | Stats):
                 self._replies.answer(message.token, message)
             elif isinstance(message, Ready):
                 self._serve(message)

@@ -10,9 +10,9 @@ import asyncio
 from itertools import count
 
 from ..errors import TreadleError
-from ..messages import FlushDone, Stats
+from ..messages import Done, Stats
 
-Reply = FlushDone | Stats
+Reply = Done | Stats
 
 
 class Replies:

@@ -28,6 +28,7 @@ from ..models.decoder import Model, Parameters, matrix_bytes
 from ..models.registry import build_model
 from ..scores import PromptScores
 from .mapping import build_batch
+from .profiler import Profiler
 from .sampler import sample
 from .scoring import HiddenRows, score
 from .state import SlotTable
@@ -55,6 +56,7 @@ class Runner:
     page_size: int
     weight_bytes: int = 0
     has_processed_logprobs: bool = False  # those of output: after bias, penalties, temperature
+    profiler: Profiler = field(default_factory=Profiler)
     _schedules: ScheduleCache = field(init=False)
 
     def __post_init__(self) -> None:
@@ -87,6 +89,7 @@ class Runner:
 
     def capacity(self, rank: int) -> Ready:
         """What the scheduler may hand out; page 0 and slot 0 are sinks and counted here."""
+        self.profiler.rank = rank
         return Ready(
             role="worker",
             rank=rank,

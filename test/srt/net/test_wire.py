@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.srt import messages
+from treadle.srt import messages, profiling
 from treadle.srt.messages import (
     TAGS,
     GenerateRequest,
@@ -62,7 +62,7 @@ def any_of(hint: str) -> st.SearchStrategy[Any]:
         return st.lists(any_of(found[1]), max_size=3).map(tuple)
     if found := re.fullmatch(r"tuple\[(\w+), (\w+)\]", hint):
         return st.tuples(any_of(found[1]), any_of(found[2]))
-    return instances(vars(messages)[hint])
+    return instances({**vars(profiling), **vars(messages)}[hint])
 
 
 def instances(cls: type) -> st.SearchStrategy[Any]:
@@ -159,7 +159,7 @@ def test_numbers_travel_as_float64_frames_and_nan_survives():
         ([b'["abort_all",{"reason":1}]'], "expected str"),
         ([b'["stats_req",{"token":true}]'], "expected int, found bool"),
         ([b'["shutdown",{"reason":"x","more":1}]'], "Shutdown"),
-        ([b'["flush_done",{"token":1,"ok":true,"message":"","more":1}]'], "FlushDone"),
+        ([b'["done",{"token":1,"ok":true,"message":"","more":1}]'], "Done"),
         ([b'["result",{"step":1,"token_ids":0,"logprobs":[],"bad":[]}]'], "StepResult"),
     ],
 )

@@ -18,8 +18,8 @@ from treadle.srt.errors import InvariantBroken, WorkerLost
 from treadle.srt.messages import (
     AbortAll,
     AbortRequest,
+    Done,
     Flush,
-    FlushDone,
     GenerateRequest,
     Message,
     Progress,
@@ -152,10 +152,12 @@ def test_flush_is_answered_with_its_token(bench: Bench):
     loop = bench.loop()
     bench.tell(loop, Flush(5))
     reply = bench.tokenizer.recv(WAIT_S)
-    assert isinstance(reply, FlushDone) and (reply.token, reply.ok) == (5, True)
+    assert isinstance(reply, Done) and (reply.token, reply.ok) == (5, True)
+    bench.tell(loop, Done(9, True, "profiled"))
+    assert bench.tokenizer.recv(WAIT_S) == Done(9, True, "profiled")
     bench.tell(loop, request("a"), Flush(6))
     reply = bench.tokenizer.recv(WAIT_S)
-    assert isinstance(reply, FlushDone) and (reply.token, reply.ok) == (6, False)
+    assert isinstance(reply, Done) and (reply.token, reply.ok) == (6, False)
 
 
 def test_stats_have_the_numbers_of_scheduler_cache_and_loop(bench: Bench):

@@ -10,9 +10,20 @@ from pathlib import Path
 import pytest
 
 from treadle.srt.errors import ConfigError, InvariantBroken
-from treadle.srt.messages import Flush, Message, Progress, Ready, Shutdown, StepPlan, StepResult
+from treadle.srt.messages import (
+    Done,
+    Flush,
+    Message,
+    Progress,
+    Ready,
+    Shutdown,
+    StepPlan,
+    StepResult,
+)
 from treadle.srt.net.ipc import Endpoints, Hub, make_endpoints
 from treadle.srt.procs import worker
+from treadle.srt.profiling import Profile, ProfileOptions
+from treadle.srt.worker.profiler import Profiler
 
 from .test_boot import make_boot
 
@@ -22,6 +33,7 @@ WAIT_S = 10.0
 class PlayedRunner:
     def __init__(self) -> None:
         self.steps: list[int] = []
+        self.profiler = Profiler()
 
     def execute(self, plan: StepPlan) -> StepResult:
         self.steps.append(plan.step)
@@ -71,6 +83,19 @@ def test_plans_run_in_order_and_rank_0_answers(
     assert runner.steps == [0, 1]
     got = [scheduler.recv(WAIT_S if i < answers else 0.01) for i in range(2)]
     assert [x.step for x in got if isinstance(x, StepResult)] == [0, 1][:answers]
+
+
+def test_a_profile_of_some_steps_is_answered_and_written(hub: Hub, ends: Endpoints, tmp_path: Path):
+    inbox, scheduler = hub.inbox(ends.workers[0]), hub.inbox(ends.scheduler)
+    options = ProfileOptions(str(tmp_path / "out"), "mine", num_steps=1)
+    stop = Profile(2, None)
+    tell(hub, ends.workers[0], Profile(1, options), plan(0), stop, Shutdown("x"))
+    worker.execute_plans(inbox, PlayedRunner(), hub.outbox(ends.scheduler))  # type: ignore[arg-type]
+    path = tmp_path / "out/mine-rank0.trace.json"
+    assert scheduler.recv(WAIT_S) == Done(1, True, str(path))
+    assert isinstance(scheduler.recv(WAIT_S), StepResult)
+    assert scheduler.recv(WAIT_S) == Done(2, False, "no profile is being taken")
+    assert "traceEvents" in path.read_text()
 
 
 def test_message_for_somebody_else_is_a_bug(hub: Hub, ends: Endpoints):

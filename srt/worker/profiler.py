@@ -1,0 +1,67 @@
+"""Profiles of a worker: torch's profiler from one message to another, or for some steps.
+
+Invariant: at most one profile runs, and one that has run to its end left a trace file. The trace is
+written between two steps and takes seconds for a long profile; nothing is computed meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from ..log import event
+from ..profiling import ProfileOptions
+
+log = logging.getLogger(__name__)
+
+
+class Profiler:
+    """`rank`, the worker's, is a part of the file's name."""
+
+    def __init__(self, rank: int = 0) -> None:
+        self.rank = rank
+        self._profile: profile | None = None
+        self._path = Path()
+        self._steps_left = 0
+
+    def start(self, options: ProfileOptions) -> tuple[bool, str]:
+        """Whether it began, and where the trace will be or why not."""
+        if self._profile is not None:
+            return False, f"a profile is being taken, for {self._path}"
+        path = Path(options.folder) / f"{options.name}-rank{self.rank}.trace.json"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        except OSError as e:
+            return False, f"output_dir: {e.strerror}: {path}"
+        activities = [ProfilerActivity.CPU]
+        if torch.cuda.is_available():
+            activities.append(ProfilerActivity.CUDA)
+        self._profile = profile(
+            activities=activities,
+            with_stack=options.with_stack,
+            record_shapes=options.record_shapes,
+        )
+        self._path, self._steps_left = path, options.num_steps
+        self._profile.start()
+        return True, str(path)
+
+    def stop(self) -> tuple[bool, str]:
+        """Whether a profile was running, and where its trace is."""
+        if self._profile is None:
+            return False, "no profile is being taken"
+        running, self._profile = self._profile, None
+        running.stop()
+        running.export_chrome_trace(str(self._path))
+        log.info(event("profile_written", {"path": self._path}))
+        return True, str(self._path)
+
+    def stepped(self) -> None:
+        """After every step: ends a profile of as many steps as were asked for."""
+        if self._profile is not None and self._steps_left > 0:
+            self._steps_left -= 1
+            if self._steps_left == 0:
+                self.stop()
