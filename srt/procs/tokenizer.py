@@ -36,6 +36,7 @@ from ..tokenizer.frontend import Frontend, ServingState
 from ..tokenizer.jobs import probe_job
 from ..tokenizer.limits import Limits
 from ..tokenizer.prompts import Prompts
+from ..tokenizer.spelling import spell_tokens
 from .boot import Boot, run_child
 from .http_server import HttpServer, bind
 
@@ -91,7 +92,7 @@ def make_service(boot: Boot, channel: AsyncChannel) -> Service:
     metrics = RequestMetrics(config.model.served_name, config.api.metrics_prefix)
     template = pick_template(tokenizer, config.model.chat_template)
     return Service(
-        frontend=Frontend(channel, tokenizer, metrics),
+        frontend=Frontend(channel, tokenizer, metrics, spell_tokens(tokenizer, eos_ids)),
         prompts=Prompts(tokenizer, template, limits),
         tokenizer=tokenizer,
         limits=limits,

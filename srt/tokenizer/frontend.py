@@ -47,6 +47,7 @@ from ..messages import (
 )
 from ..metrics import RequestMetrics
 from ..profiling import Profile, ProfileOptions
+from ..token_masks import TokenBytes
 from .choice import Choice
 from .encode import Tokenizer
 from .generation import Generation
@@ -74,8 +75,16 @@ class ServingState(StrEnum):
 
 
 class Frontend:
-    def __init__(self, channel: Channel, tokenizer: Tokenizer, metrics: RequestMetrics) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        tokenizer: Tokenizer,
+        metrics: RequestMetrics,
+        table: TokenBytes | None = None,
+    ) -> None:
+        """`table` is sent before the first grammar; without one none may be used."""
         self._channel = channel
+        self._table = table
         self._tokenizer = tokenizer
         self._metrics = metrics
         self._live: dict[RequestId, tuple[Choice, Generation]] = {}
@@ -253,6 +262,7 @@ class Frontend:
         generation.names = names
         self._names |= names
         try:
+            self._spell_tokens(generation.choices)
             for choice in generation.choices:
                 self._channel.send(choice.request)
                 self._live[choice.wire_rid] = (choice, generation)
@@ -260,6 +270,12 @@ class Frontend:
             generation.close()
             self._names -= names
             raise
+
+    def _spell_tokens(self, choices: Sequence[Choice]) -> None:
+        """Once, and only if a grammar comes: the table has megabytes."""
+        if self._table is not None and any(c.request.sampling.grammar for c in choices):
+            self._channel.send(self._table)
+            self._table = None
 
     def _make_choices(self, named: Sequence[ChoiceName]) -> tuple[Choice, ...]:
         now = time.monotonic()

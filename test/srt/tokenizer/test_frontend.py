@@ -7,11 +7,13 @@ import random
 from array import array
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
 from test.serving import EOS, READY, FakeEngine, byte_tokenizer, hold, refuse
 from treadle.srt.errors import BadRequest, InvariantBroken, Overloaded, TreadleError, WorkerLost
+from treadle.srt.grammar.compile import json_object
 from treadle.srt.messages import (
     AbortRequest,
     Failed,
@@ -22,10 +24,12 @@ from treadle.srt.messages import (
     Shutdown,
 )
 from treadle.srt.metrics import RequestMetrics
+from treadle.srt.token_masks import TokenBytes
 from treadle.srt.tokenizer.choice import Delta
 from treadle.srt.tokenizer.frontend import Frontend, ServingState
 from treadle.srt.tokenizer.generation import Generation
 from treadle.srt.tokenizer.jobs import PromptJob
+from treadle.srt.tokenizer.spelling import spell_tokens
 from treadle.srt.tokenizer.trail import TextRules
 
 
@@ -302,3 +306,20 @@ async def test_random_disconnects_and_aborts_leak_nothing(seed: int):
         assert engine.live == {}
         assert frontend._names == set()
         assert len(engine.requests) > 100
+
+
+async def test_the_table_of_tokens_goes_once_before_the_first_grammar():
+    engine = FakeEngine()
+    table = spell_tokens(byte_tokenizer(), [EOS])
+    frontend = Frontend(engine, byte_tokenizer(), RequestMetrics("tiny"), table)
+    receiving = asyncio.create_task(frontend.run())
+    engine.put(READY)
+    await frontend.serving.wait()
+    free, params = job(), SamplingParams(max_new_tokens=5, grammar=json_object())
+    bound = replace(free, request=replace(free.request, sampling=params))
+    for rid, each in (("a", free), ("b", bound), ("c", bound)):
+        await drained(frontend.submit([each], rid=rid))
+    kinds = [type(message) for message in engine.sent]
+    assert kinds == [GenerateRequest, TokenBytes, GenerateRequest, GenerateRequest]
+    receiving.cancel()
+    await asyncio.gather(receiving, return_exceptions=True)
