@@ -66,15 +66,16 @@ class RequestMetrics:
         self._common = {"model_name": model_name, "engine_type": ENGINE_TYPE}
         self._requests = self._counter("num_requests", "HTTP prompts accepted", "is_streaming")
         self._prompt = self._counter("prompt_tokens", "prompt tokens", "is_streaming")
-        self._generated = self._counter("generation_tokens", "tokens generated", "is_streaming")
+        generated = self._counter("generation_tokens", "tokens generated", "is_streaming")
+        self._generated = self._by_streaming(generated)
         self._cached = self._counter("cached_tokens", "prompt tokens from cache", "cache_source")
-        self._aborted = self._counter(
-            "num_aborted_requests", "requests that did not end by rule"
-        ).labels(**self._common)
+        aborted = self._counter("num_aborted_requests", "requests that did not end by rule")
+        self._aborted = aborted.labels(**self._common)
         self._ttft = self._histogram(
             "time_to_first_token_seconds", "to the first token", TTFT_BUCKETS, "is_streaming"
         )
-        self._itl = self._histogram("inter_token_latency_seconds", "between tokens", ITL_BUCKETS)
+        itl = self._histogram("inter_token_latency_seconds", "between tokens", ITL_BUCKETS)
+        self._itl = itl.labels(**self._common)
         self._e2e = self._histogram("e2e_request_latency_seconds", "whole request", E2E_BUCKETS)
         self._queue = self._histogram("queue_time_seconds", "arrival to admission", QUEUE_BUCKETS)
         self._prompt_sizes = self._histogram("prompt_tokens_histogram", "sizes", TOKEN_BUCKETS)
@@ -122,12 +123,11 @@ class RequestMetrics:
 
     def next_tokens(self, count: int, gap_s: float) -> None:
         """`count` tokens came together, `gap_s` after the one before them."""
-        latency = self._itl.labels(**self._common)
         for _ in range(count):
-            latency.observe(gap_s / count)
+            self._itl.observe(gap_s / count)
 
     def generated(self, count: int, *, is_streaming: bool) -> None:
-        self._generated.labels(**self._common, is_streaming=_spell(is_streaming)).inc(count)
+        self._generated[is_streaming].inc(count)
 
     def finished(self, usage: TokenCounts, e2e_s: float) -> None:
         self._e2e.labels(**self._common).observe(e2e_s)
@@ -154,6 +154,13 @@ class RequestMetrics:
         return {
             self.prefix + name.removeprefix(KNOWN) if name.startswith(KNOWN) else name: value
             for name, value in values.items()
+        }
+
+    def _by_streaming(self, counter: Counter) -> dict[bool, Counter]:
+        """Looked up once: a look-up for each token costs more than its count."""
+        return {
+            flag: counter.labels(**self._common, is_streaming=_spell(flag))
+            for flag in (False, True)
         }
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

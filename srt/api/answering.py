@@ -20,6 +20,8 @@ from ..tokenizer.generation import Generation
 from .bodies import error_event, internal_error
 from .generating import while_connected
 
+MAX_WRITE_BYTES = 1 << 16  # of events that were waiting for the same write
+
 
 class EventWriter(Protocol):
     """Spells a generation as events of one dialect; each result is zero or more whole events."""
@@ -72,10 +74,13 @@ async def _events(
 ) -> AsyncIterator[bytes]:
     try:
         yield writer.begin() + writer.write(first)
+        gathered = b""
         async for delta in generation:
-            events = writer.write(delta)
-            if events:
-                yield events
+            gathered += writer.write(delta)
+            # where the engine is faster than this process, events share a write
+            if gathered and (not generation.has_delta or len(gathered) >= MAX_WRITE_BYTES):
+                yield gathered
+                gathered = b""
         yield writer.end() + framing.done
     except TreadleError as e:
         yield framing.error(e) + framing.done

@@ -88,7 +88,7 @@ def _generic_reader(hint: Any, origin: Any) -> Reader:
     args = typing.get_args(hint)
     if origin is tuple:
         if len(args) == 2 and args[1] is Ellipsis:
-            return _list_reader(reader_of(args[0]))
+            return _items_reader(args[0])
         return _tuple_reader(tuple(reader_of(a) for a in args))
     if origin is dict and args[0] is str:
         return _dict_reader(reader_of(args[1]))
@@ -182,6 +182,24 @@ def _enum_reader(cls: type[StrEnum]) -> Reader:
             return cls(value)
         except ValueError:
             raise _wrong(cls.__name__, value) from None
+
+    return read
+
+
+def _items_reader(hint: Any) -> Reader:
+    kind = _supertype(hint)
+    return _scalars_reader(kind) if kind in (bool, int, str) else _list_reader(reader_of(hint))
+
+
+def _scalars_reader(cls: type) -> Reader:
+    """One comparison for the whole list, as for a class of plain scalars."""
+
+    def read(value: Any, frames: Frames) -> tuple[Any, ...]:
+        if type(value) is not list:
+            raise _wrong("array", value)
+        if list(map(type, value)).count(cls) < len(value):
+            raise _wrong(f"array of {cls.__name__}", value)
+        return tuple(value)
 
     return read
 

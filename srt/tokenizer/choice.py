@@ -8,16 +8,22 @@ deltas add up to `usage.completion_tokens`; cached and replayed counts are the s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 
 from ..messages import Finish, GenerateRequest, RequestId, RequestOutput, TokenLogprob, Usage
 from .jobs import ChoiceName
 from .scores import PromptLog
 from .trail import Ending, TextTrail
 
+Held = tuple[str, tuple[int, ...], tuple[TokenLogprob | None, ...]]  # text, ids, logprobs
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Delta:
-    """News of one choice. `index` is prompt-major over all choices of the HTTP request."""
+    """News of one choice. `index` is prompt-major over all choices of the HTTP request.
+
+    Not frozen, though nobody changes one: there is one for each streamed token.
+    """
 
     index: int
     text: str
@@ -46,9 +52,7 @@ class Choice:
     num_tokens: int = 0
     is_admitted: bool = False
     usage: Usage = field(init=False)
-    _texts: list[str] = field(default_factory=list)
-    _ids: list[int] = field(default_factory=list)
-    _logprobs: list[TokenLogprob | None] = field(default_factory=list)
+    _held: list[Held] = field(default_factory=list)  # outputs that wait for a delta
 
     def __post_init__(self) -> None:
         self.usage = Usage(len(self.request.prompt_ids), 0, 0, 0)
@@ -69,28 +73,34 @@ class Choice:
     def take(self, output: RequestOutput) -> Delta | None:
         """Adds what the scheduler sent; returns the delta that is due now, if any."""
         piece = self.trail.push(output.token_ids, output.finish)
-        self._texts.append(piece.text)
-        self._ids.extend(output.token_ids[: piece.num_ids])
-        self._logprobs.extend(output.logprobs[: piece.num_ids])
+        ids, logprobs, usage = output.token_ids, output.logprobs, output.usage
+        if piece.num_ids < len(ids):
+            ids, logprobs = ids[: piece.num_ids], logprobs[: piece.num_ids]
         is_first = self.num_tokens == 0
         self.is_admitted = True
-        self.num_tokens += piece.num_ids
+        self.num_tokens += len(ids)
         self.usage = Usage(
-            output.usage.prompt_tokens or len(self.request.prompt_ids),
+            usage.prompt_tokens or len(self.request.prompt_ids),
             self.num_tokens,
-            output.usage.cached_tokens,
-            output.usage.replayed_tokens,
+            usage.cached_tokens,
+            usage.replayed_tokens,
+            usage.approx_generation,
         )
         ending = self._ending(piece.stop, output.finish)
-        if ending is None and not self._is_due(is_first):
+        if ending is None and not self._is_due(len(ids), is_first=is_first):
+            self._held.append((piece.text, ids, logprobs))
             return None
-        return self._release(ending)
+        text = piece.text
+        if self._held:
+            text, ids, logprobs = self._gather((text, ids, logprobs))
+        return Delta(self.index, text, ids, logprobs, self.usage, ending)
 
-    def _is_due(self, is_first: bool) -> bool:
+    def _is_due(self, num_new: int, *, is_first: bool) -> bool:
         interval = self.name.job.interval
-        if interval == 0 or not self._ids:
+        if interval == 0:
             return False
-        return is_first or len(self._ids) >= interval
+        num_ids = num_new + sum(len(ids) for _, ids, _ in self._held)
+        return num_ids > 0 and (is_first or num_ids >= interval)
 
     def _ending(self, stop: str | None, finish: Finish | None) -> Ending | None:
         if stop is not None:
@@ -102,16 +112,7 @@ class Choice:
             message = self.abort_message
         return Ending(finish.reason, finish.matched, message)
 
-    def _release(self, ending: Ending | None) -> Delta:
-        delta = Delta(
-            self.index,
-            "".join(self._texts),
-            tuple(self._ids),
-            tuple(self._logprobs),
-            self.usage,
-            ending,
-        )
-        self._texts.clear()
-        self._ids.clear()
-        self._logprobs.clear()
-        return delta
+    def _gather(self, last: Held) -> Held:
+        texts, ids, logprobs = zip(*self._held, last, strict=True)
+        self._held.clear()
+        return "".join(texts), tuple(chain(*ids)), tuple(chain(*logprobs))

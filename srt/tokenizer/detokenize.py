@@ -23,7 +23,7 @@ class Detokenizer:
     `shown` are special ids that are not skipped.
     """
 
-    __slots__ = ("_decoder", "_drops_space", "_shown", "_skips_special", "_tokenizer")
+    __slots__ = ("_decoder", "_drops_space", "_hidden", "_is_between", "_tokenizer")
 
     def __init__(
         self,
@@ -34,23 +34,25 @@ class Detokenizer:
         shown: frozenset[int] = frozenset(),
     ) -> None:
         self._tokenizer = tokenizer
-        self._skips_special = skip_special
-        self._shown = shown
+        special = tokenizer.special_ids if skip_special else frozenset[int]()
+        self._hidden = special - shown if shown else special
         self._drops_space = tokenizer.has_dummy_prefix and not after_prompt
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._is_between = True  # characters: the decoder holds nothing back
 
     def push(self, token_id: int) -> str:
         """The text that this id makes certain, often "" within a character."""
-        if self._skips_special and self._is_hidden(token_id):
+        if token_id in self._hidden:
             return ""
         data = self._tokenizer.token_bytes(token_id)
         if data and self._drops_space:
             self._drops_space = False
             data = data.removeprefix(b" ")
-        return self._decoder.decode(data)
-
-    def _is_hidden(self, token_id: int) -> bool:
-        return self._tokenizer.is_special(token_id) and token_id not in self._shown
+        if self._is_between and data.isascii():  # most tokens; a third of the decoder's time
+            return data.decode("ascii")
+        text = self._decoder.decode(data)
+        self._is_between = not self._decoder.getstate()[0]
+        return text
 
     def flush(self) -> str:
         """At the end: an unfinished character becomes U+FFFD. Nothing may be pushed after it."""

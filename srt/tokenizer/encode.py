@@ -18,10 +18,11 @@ from .vocabulary import Vocabulary
 class Tokenizer:
     """`eos_ids` are all ids that end an answer; `prefix` of the vocabulary is usually the BOS."""
 
-    __slots__ = ("_vocabulary", "longest_piece")
+    __slots__ = ("_bytes", "_vocabulary", "longest_piece")
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
+        self._bytes: dict[int, bytes] = {}  # of the ids that were asked for
         self.longest_piece = max(map(len, vocabulary.pieces), default=1)  # in characters
 
     @classmethod
@@ -54,7 +55,12 @@ class Tokenizer:
 
     def token_bytes(self, token_id: int) -> bytes:
         """The exact bytes of one id, which may be a part of a character."""
-        return self._vocabulary.piece_bytes(token_id)
+        found = self._bytes.get(token_id)
+        if found is None:
+            found = self._vocabulary.piece_bytes(token_id)
+            if found:  # not for ids outside the vocabulary, of which there is no end
+                self._bytes[token_id] = found
+        return found
 
     def token_text(self, token_id: int) -> str:
         """For people and log-probabilities; a part of a character reads as U+FFFD."""

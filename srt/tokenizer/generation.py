@@ -8,6 +8,7 @@ it for all choices, once.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 
 from ..errors import TreadleError
@@ -18,7 +19,7 @@ from .stats import Meter
 class Generation:
     """Use as `async for delta in generation`, and `close` it in any case.
 
-    `names` and `num_live` belong to the frontend's table.
+    One reader at a time. `names` and `num_live` belong to the frontend's table.
     """
 
     def __init__(
@@ -33,13 +34,16 @@ class Generation:
         self.meter = meter
         self.names: set[str] = set()
         self.num_live = len(choices)
-        self._queue: asyncio.Queue[Delta | TreadleError] = asyncio.Queue()
+        self._items: deque[Delta | TreadleError] = deque()
+        self._reader: asyncio.Future[None] | None = None  # waits for an item
         self._num_open = len(choices)
         self._on_close: Callable[[Generation], None] | None = on_close
 
     def put(self, item: Delta | TreadleError) -> None:
         """For the receive loop; never waits."""
-        self._queue.put_nowait(item)
+        self._items.append(item)
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
 
     def __aiter__(self) -> Generation:
         return self
@@ -48,13 +52,21 @@ class Generation:
         """Raises what ended the request early: WorkerLost, Overloaded, BadRequest."""
         if self._num_open == 0 or self._on_close is None:
             raise StopAsyncIteration
-        item = await self._queue.get()
+        while not self._items:
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        item = self._items.popleft()
         if isinstance(item, TreadleError):
             self.close()
             raise item
         if item.ending is not None:
             self._num_open -= 1
         return item
+
+    @property
+    def has_delta(self) -> bool:
+        """Whether the next delta is there already."""
+        return bool(self._items) and isinstance(self._items[0], Delta)
 
     def close(self) -> None:
         """Aborts the choices that still run. Does nothing the second time."""

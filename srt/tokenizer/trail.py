@@ -35,9 +35,12 @@ class Ending:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Piece:
-    """`num_ids` of the pushed ids belong to the choice; the rest came after a stop string."""
+    """`num_ids` of the pushed ids belong to the choice; the rest came after a stop string.
+
+    Not frozen, though nobody changes one: there is one for each token.
+    """
 
     text: str
     num_ids: int

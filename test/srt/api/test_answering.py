@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from test.serving import EOS, Bench, FakeEngine, hold, serving
+from test.serving import EOS, Bench, FakeEngine, hold, parse_events, serving
 from treadle.srt.messages import Failed, Finish
 
 HI = [{"role": "user", "content": "hi"}]
@@ -163,3 +163,35 @@ async def test_streams_forbid_buffering_and_caching(bench: Bench):
     assert response.headers["cache-control"] == "no-store"
     assert response.headers["x-accel-buffering"] == "no"
     assert response.headers["x-request-id"] == "me"
+
+
+async def test_events_that_wait_together_share_a_write_and_come_in_order():
+    async with serving(FakeEngine(script=hold)) as bench:
+        client = RawClient(bench, "/v1/completions", {"prompt": "a", "stream": True, "rid": "r"})
+        await client.until(lambda: bench.engine.live)
+        bench.engine.emit("r", b"h")
+        await client.until(lambda: "h" in client.text)
+        num_writes = len(client.sent)
+        for byte in b"ello":
+            bench.engine.emit("r", bytes([byte]))
+        bench.engine.emit("r", [], Finish("length"))
+        await client.task
+        texts = [e["choices"][0]["text"] for e in parse_events(client.text)]
+        assert "".join(texts) == "hello"
+        assert len(texts) == 6
+        assert len(client.sent) < num_writes + 6
+
+
+async def test_tokens_before_a_failure_reach_the_client():
+    async with serving(FakeEngine(script=hold)) as bench:
+        client = RawClient(bench, "/v1/completions", {"prompt": "a", "stream": True, "rid": "r"})
+        await client.until(lambda: bench.engine.live)
+        bench.engine.emit("r", b"h")
+        await client.until(lambda: "h" in client.text)
+        bench.engine.emit("r", b"e")
+        bench.engine.emit("r", b"y")
+        bench.engine.put(Failed("worker", 0, "it died"))
+        await client.task
+        events = parse_events(client.text)
+        assert "".join(e["choices"][0]["text"] for e in events[:-1]) == "hey"
+        assert "it died" in events[-1]["error"]["message"]

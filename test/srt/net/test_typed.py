@@ -78,3 +78,12 @@ def test_anything_else_is_a_wire_error(text: bytes):
 def test_annotation_outside_the_wire_types_fails_when_the_reader_is_built(hint: Any):
     with pytest.raises(TypeError, match="no reader"):
         reader_of(hint)
+
+
+@pytest.mark.parametrize("value", [[1, True], [1, "a"], [None], [1.0], [1, [2]], {}, "ab", 3])
+def test_list_of_scalars_takes_no_other_type(value: Any):
+    reader = reader_of(tuple[int, ...])
+    assert reader([1, 2], ()) == (1, 2)
+    assert reader([], ()) == ()
+    with pytest.raises(WireError):
+        reader(value, ())

@@ -68,3 +68,11 @@ def test_prompt_length_is_known_before_admission():
     delta = choice.take(dead)
     assert delta is not None
     assert delta.usage.prompt_tokens == 2
+
+
+def test_usage_keeps_the_generation_of_approximations():
+    """B34: it is the scheduler's, like the cached tokens."""
+    choice = make()
+    delta = choice.take(RequestOutput(RID, (97,), Usage(2, 1, 1, 1, approx_generation=3)))
+    assert delta is not None
+    assert delta.usage == choice.usage == Usage(2, 1, 1, 1, approx_generation=3)

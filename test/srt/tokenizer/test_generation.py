@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from treadle.srt.errors import WorkerLost
@@ -40,3 +42,19 @@ async def test_error_closes_and_is_raised_once():
     stream.close()
     assert closed == [stream]
     assert [d async for d in stream] == []
+
+
+async def test_reader_that_waits_is_woken_by_any_item():
+    stream = generation([])
+    reading = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    assert not stream.has_delta
+    stream.put(delta(0))
+    stream.put(delta(1, "stop"))
+    assert (await reading).index == 0
+    assert stream.has_delta
+    reading.cancel()
+    await anext(stream)
+    assert not stream.has_delta
+    stream.put(WorkerLost("gone"))
+    assert not stream.has_delta  # an error is no delta: what was gathered goes out before it
