@@ -6,10 +6,10 @@ Calls and reasoning in the history are passed on to the template.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 import msgspec
-import orjson
 
 from ..errors import BadRequest
 from ..tokenizer.prompts import Conversation
@@ -49,7 +49,7 @@ def read_messages(
     read = [_message(m, f"messages[{i}]") for i, m in enumerate(messages)]
     return Conversation(
         read,
-        num_chars=sum(map(_num_chars, read)) + (len(orjson.dumps(tools)) if tools else 0),
+        num_chars=sum(map(_num_chars, read)) + _json_chars(tools, "tools"),
         add_generation_prompt=(add_prompt is not False) and not continue_final,
         continue_final_message=bool(continue_final),
         extra=extra or {},
@@ -83,11 +83,17 @@ def _either(first: str | None, second: str | None) -> str | None:
 
 
 def _num_chars(message: Mapping[str, object]) -> int:
-    calls = message.get("tool_calls")
     texts = (message["content"], message.get("reasoning_content"))
-    return sum(len(t) for t in texts if isinstance(t, str)) + (
-        len(orjson.dumps(calls)) if calls else 0
-    )
+    chars = sum(len(text) for text in texts if isinstance(text, str))
+    return chars + _json_chars(message.get("tool_calls"), "messages")
+
+
+def _json_chars(value: object, param: str) -> int:
+    """Raises BadRequest for what is too deep to be written for the model."""
+    try:
+        return len(json.dumps(value)) if value else 0
+    except RecursionError:
+        raise BadRequest(f"{param} is nested too deeply", param=param) from None
 
 
 def _content(content: str | list[ContentPart] | None, where: str) -> str:

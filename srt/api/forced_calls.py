@@ -28,9 +28,11 @@ async def force_calls(
             param="tool_choice",
         )
     special = {tokenizer.token_text(token_id): token_id for token_id in rules.shown_ids}
-    grammar = tool_grammar(rules, tools, special)
     try:
+        grammar = tool_grammar(rules, tools, special)
         await asyncio.to_thread(check, grammar)
     except BadRequest as error:
         raise BadRequest(f"tools: {error.message}", param="tools") from None
+    except RecursionError:
+        raise BadRequest("tools is nested too deeply", param="tools") from None
     return replace(sampling, params=replace(sampling.params, grammar=grammar))

@@ -232,7 +232,7 @@ def _tool_call(call: Mapping[str, object], where: str) -> dict[str, object]:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             param = f"{where}.function.arguments"
             raise BadRequest(f"{param} must be JSON text", param=param) from None
     return {**call, "function": {**function, "arguments": arguments}}

@@ -132,3 +132,38 @@ async def test_calls_are_content_without_tools_or_with_choice_none(thinking: Ben
 async def test_model_info_names_the_parsers(thinking: Bench):
     info = (await thinking.client.get("/model_info")).json()
     assert (info["reasoning_parser"], info["tool_call_parser"]) == ("qwen3", None)
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(depth):
+        schema = {"properties": {"a": schema}}
+    return schema
+
+
+def called(arguments: object) -> list[dict[str, Any]]:
+    call = {"id": "c", "function": {"name": "f", "arguments": arguments}}
+    return [*HI, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"tools": [{"function": {"name": "f", "parameters": {"maximum": 10**30}}}]}, 200),
+        ({"tools": [{"function": {"name": "f", "parameters": nested(100)}}]}, 200),
+        (
+            {
+                "tools": [{"function": {"name": "f", "parameters": nested(300)}}],
+                "tool_choice": "required",
+            },
+            400,
+        ),
+        ({"messages": called({"a": 10**30})}, 200),
+        ({"messages": called("[" * 100_000)}, 400),
+        ({"messages": called("no json")}, 400),
+    ],
+)
+async def test_odd_tools_are_served_or_refused(fields: dict[str, Any], status: int):
+    async with serving(context_len=100_000) as bench:
+        response = await bench.post(PATH, {"messages": HI, "max_tokens": 2, **fields})
+        assert response.status_code == status, response.text
