@@ -46,8 +46,7 @@ class GrammarKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Grammar:
     """What an answer must match from its first to its last token; `grammar/compile.py` makes and
-    checks them.
-    """
+    checks them."""
 
     kind: GrammarKind
     text: str
@@ -90,8 +89,7 @@ class GenerateRequest:
 
     `logprob_start` is the first prompt token whose logprob is wanted, at most the prompt's length;
     None: of no prompt token. `top_logprobs` and `logprob_ids` (further ids whose logprobs are
-    wanted) are for each position, of prompt and output.
-    """
+    wanted) are for each position, of prompt and output."""
 
     rid: RequestId
     prompt_ids: array[int]
@@ -106,6 +104,7 @@ class GenerateRequest:
     logprob_ids: array[int] = field(default_factory=ids)
     queue_timeout_s: float | None = None  # from arrival to the first admission
     timeout_s: float | None = None  # from arrival to the end
+    fork_of: RequestId | None = None  # of equal prompt and sent before: it prefills for both
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +184,7 @@ class SlotReset:
     what is held of H and above is nobody's (B5, B24). Resets are carried out in order, before the
     step's rows. The replay shape of the hit: `slope` rows more per layer downwards, `depth`
     windows at the top (uniform replay is slope 0). `num_output` sampled tokens exist already
-    (resume); `history` holds all known ids when penalties need them, else it is empty.
-    """
+    (resume); `history` holds all known ids when penalties need them, else it is empty."""
 
     slot: int
     floor: int
@@ -219,8 +217,7 @@ class Rewind:
 class StepPlan:
     """One forward. `span_data` holds `SPAN_FIELDS` ints per span; `token_ids` one id per row in
     span order, `FROM_DEVICE` where the id is the slot's last sampled token, still on the device.
-    `scored` is in span order.
-    """
+    `scored` is in span order."""
 
     step: int
     span_data: array[int]

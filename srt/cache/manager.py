@@ -81,6 +81,10 @@ class CacheManager:
         places = self.facts.max_running - len(self.leases)
         return min(places, self.windows.num_available)
 
+    def shares_prefixes(self, shape: ReplayShape) -> bool:
+        """Whether such requests adopt what is in the tree at all."""
+        return self.facts.prefix_cache and not (self.rule.num_windows and shape.mode == "off")
+
     def keeps_windows(self, shape: ReplayShape) -> bool:
         """Whether windows of such requests are kept for others, and others' taken."""
         has_pool = self.facts.num_warm > 0 and self.facts.prefix_cache
@@ -161,16 +165,22 @@ class CacheManager:
         step_in_flight: int | None,
         *,
         is_final: bool = False,
+        is_awaited: bool = False,
     ) -> list[tuple[int, array[int]]]:
         """Give the full pages below `upto` to the tree; return page-table updates (first, pages).
 
         `tokens`: known ids, at least `upto`. `upto`: rows below it are committed (T13).
         `step_in_flight`: newest launched step that is not committed; the duplicates that the tree
         did not take are free after it (T14). `is_final`: the last call before `release`; exact
-        requests publish only then, since they must not be rebound while running (T16)."""
-        is_waiting = self.rule.is_deterministic(lease.shape) and not is_final
-        if is_waiting or not self.facts.prefix_cache:
+        requests publish only then, since they must not be rebound while running (T16). When others
+        wait for the pages (`is_awaited`) they do so earlier, if the tree has none of them: then it
+        takes them as they are."""
+        if not self.facts.prefix_cache:
             return []
+        if self.rule.is_deterministic(lease.shape) and not is_final:
+            first = lease.protected_len // self.facts.page_size
+            if not is_awaited or self.tree.goes_on(lease.pin, tokens, first):
+                return []
         if upto > len(lease.pages) * self.facts.page_size:
             raise InvariantBroken(f"publish up to {upto} with {len(lease.pages)} pages")
         moved: list[tuple[int, array[int]]] = []
@@ -288,8 +298,7 @@ class CacheManager:
         self, ns: Namespace, tokens: array[int], limit: int, shape: ReplayShape, origin: Origin
     ) -> tuple[PrefixHit, Match]:
         size = self.facts.page_size
-        is_off = self.rule.num_windows and shape.mode == "off"
-        if not self.facts.prefix_cache or is_off:
+        if not self.shares_prefixes(shape):
             return PrefixHit(0, 0, ()), _NO_MATCH
         found = self.tree.probe(ns, tokens, len(tokens) - 1)
         unit = shape.grid // size or 1  # canonical hits end at points only

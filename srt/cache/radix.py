@@ -123,6 +123,10 @@ class RadixTree:
                 approx = max(approx, node.approx)
         return Published(self._pin_path(node), rebound, retired, approx)
 
+    def goes_on(self, pin: Pin, tokens: array[int], page: int) -> bool:
+        """Whether page `page` of `tokens`, which follows the pinned path, is in the tree too."""
+        return self._bytes(memoryview(tokens), page, page + 1) in pin.node.children
+
     def unpin(self, pin: Pin) -> None:
         """Give a receipt back. Raises: InvariantBroken the second time (T19)."""
         if pin.released:

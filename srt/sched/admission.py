@@ -11,22 +11,26 @@ Pages of known tokens are taken here, so a prompt between two chunks lacks only 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from random import Random
 
 from ..cache.lease import Admission, Origin, PrefixHit
 from ..cache.manager import CacheManager
 from ..errors import InvariantBroken
-from ..messages import SlotReset, ids
+from ..messages import SlotId, SlotReset, ids
 from .counters import Counters
 from .estimate import NewTokenEstimate
 from .plan import StepBuilder, span_end, stop_of
 from .policy import QueueView
+from .preempt import choose_outranked
 from .request import Request, RequestState
 from .running import RunningSet
 from .waiting import WaitingQueue
 
 SHARED_TOKENS = 32  # with more in common, and none of it cached yet, one request goes ahead (T41)
+
+
+_Prefix = tuple[object, bytes]
 
 
 class Admitter:
@@ -61,7 +65,7 @@ class Admitter:
             if builder.budget <= 0:
                 return
             hit = self._probe(request)
-            if hit.length < SHARED_TOKENS <= request.hit_limit and _prefix(request) in leaders:
+            if self._is_behind(request, hit, leaders):
                 continue
             end = self._first_end(request, hit, builder)
             if end is None:
@@ -79,9 +83,34 @@ class Admitter:
             builder.add_span(request, end)
             leaders.update(_leading_prefixes([request]))
 
-    def is_following(self, request: Request, running: RunningSet) -> bool:
+    def outranked(self, running: RunningSet, gap: int) -> Request | None:
+        """Who is to make way for the waiting request that lacks slot or pages. Not one that has
+        outgrown the pool: it could never come back, and ends when it needs its next page (T45)."""
+        waiting = self.lacking
+        if waiting is None or waiting.state is not RequestState.WAITING:
+            return None
+        if self._is_following(waiting, running):
+            return None
+        room = (self._cache.facts.num_pages - 1) * self._cache.facts.page_size
+        could_resume = [request for request in running if request.len <= room]
+        return choose_outranked(could_resume, waiting.priority, gap)
+
+    def _is_following(self, request: Request, running: RunningSet) -> bool:
         """Whether a running request is computing its prefix, for which it would wait (T41)."""
+        if request.parent is not None:
+            return request.parent.is_prefilling
         return _prefix(request) in set(_leading_prefixes(running))
+
+    def _is_behind(
+        self, request: Request, hit: PrefixHit, leaders: Container[_Prefix | None]
+    ) -> bool:
+        """Whether the prompt, or how it begins, is being computed by another (T41). A fork waits
+        for all of it: only then is the window of its end there to be copied."""
+        parent = request.parent
+        if parent is None:
+            is_alike = hit.length < SHARED_TOKENS <= request.hit_limit
+            return is_alike and _prefix(request) in leaders
+        return parent.is_prefilling and self._cache.shares_prefixes(request.shape)
 
     def _probe(self, request: Request) -> PrefixHit:
         return self._cache.probe(
@@ -147,7 +176,12 @@ class Admitter:
 
 def _origin(request: Request) -> Origin:
     resumed = request.prompt_len if request.was_admitted else None
-    return Origin(resumed, request.session)
+    parent = request.parent
+    if parent is None:
+        return Origin(resumed, request.session)
+    window = parent.window()
+    held = None if window is None else (SlotId(parent.slot), window)
+    return Origin(resumed, request.session, is_fork=True, parent=held)
 
 
 def _reset(request: Request, hit: PrefixHit, window: int) -> SlotReset:
@@ -168,14 +202,14 @@ def _reset(request: Request, hit: PrefixHit, window: int) -> SlotReset:
     )
 
 
-def _prefix(request: Request) -> tuple[object, bytes] | None:
+def _prefix(request: Request) -> _Prefix | None:
     """What two requests have in common when they share more than `SHARED_TOKENS` tokens."""
     if request.len <= SHARED_TOKENS:
         return None
     return request.namespace, request.tokens[: SHARED_TOKENS + 1].tobytes()
 
 
-def _leading_prefixes(requests: Iterable[Request]) -> Iterator[tuple[object, bytes]]:
+def _leading_prefixes(requests: Iterable[Request]) -> Iterator[_Prefix]:
     """Prefixes that are being computed for the first time and not answered yet."""
     for request in requests:
         if request.computed < SHARED_TOKENS:

@@ -38,14 +38,22 @@ class Arrivals:
         """What counts here: nothing, unless the server honours priorities."""
         return message.priority if self._settings.priorities else 0
 
-    def make(self, message: GenerateRequest, now: float, matching: Matching | None) -> Request:
+    def make(
+        self,
+        message: GenerateRequest,
+        now: float,
+        matching: Matching | None,
+        parent: Request | None,
+    ) -> Request:
         """`message` was checked; `matching` is the start of its grammar. Masks are all that workers
-        get of one."""
+        get of one. `parent`: the request it forks off, if that has not ended."""
         self._count += 1
         sampling = replace(message.sampling, grammar=None)
         if sampling.seed is None:  # drawn once, so that a resumed request goes on as it began
             sampling = replace(sampling, seed=self._rng.getrandbits(SEED_BITS))
         shape = scoring_shape(message, self._cache.rule)
+        if parent is not None:
+            parent.has_forks = True
         return Request(
             rid=message.rid,
             tokens=message.prompt_ids[:],
@@ -63,6 +71,7 @@ class Arrivals:
             arrived=now,
             known=len(message.prompt_ids),
             session=message.session,
+            parent=parent,
             matching=matching,
             state=RequestState.WAITING if matching is None else RequestState.HELD,
         )

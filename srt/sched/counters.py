@@ -36,7 +36,9 @@ class Counters:
         self._counts: Counter[str] = Counter(dict.fromkeys(ZEROES, 0))
 
     def admitted(self, request: Request, hit: PrefixHit) -> None:
-        """First admission of a request."""
+        """First admission of a request. The prompt of a fork is its parent's (B37)."""
+        if request.parent is not None:
+            return
         self._counts["prompt_tokens"] += request.prompt_len
         self._counts[CACHED] += hit.length
         if hit.replayed:

@@ -76,6 +76,8 @@ class Request:
     approx: int = 0  # B34, the largest so far
     queue_s: float = 0.0
     session: str | None = None  # a hint: whose windows to prefer
+    parent: Request | None = None  # of equal prompt, which it prefills for both
+    has_forks: bool = False
     ever_computed: int = 0  # rows below it had been computed before a preemption
     spared_until: int = 0  # not a victim while `len` is below (rule T46)
     matching: Matching | None = None  # its place in its grammar; see `constrained.py`
@@ -110,6 +112,13 @@ class Request:
     def take_unsent(self) -> tuple[int, ...]:
         unsent, self.unsent = self.unsent, ()
         return unsent
+
+    @property
+    def is_prefilling(self) -> bool:
+        """Whether rows of its prompt are still to be answered, and it is on its way to that."""
+        computed = max(self.computed, self.ever_computed)
+        is_alive = self.state in (RequestState.WAITING, RequestState.RUNNING)
+        return is_alive and computed < self.prompt_len
 
     def window(self) -> Window | None:
         """What the rings of its slot hold; None while the rows of its admission are unanswered."""

@@ -75,7 +75,12 @@ class RunningSet:
         if request.computed - lease.protected_len < self._page_size:
             return
         moved = self._cache.publish(
-            lease, request.tokens, request.computed, in_flight, is_final=is_final
+            lease,
+            request.tokens,
+            request.computed,
+            in_flight,
+            is_final=is_final,
+            is_awaited=request.has_forks,
         )
         if not is_final:
             request.approx = max(request.approx, lease.approx)

@@ -45,7 +45,7 @@ from .estimate import NewTokenEstimate
 from .finish import after_token, by_intent, not_finite, out_of_pages, queue_full
 from .limits import check_settings
 from .plan import PlannedSpan, StepBuilder, StepRecord
-from .preempt import choose_outranked, choose_victim, spare
+from .preempt import choose_victim, spare
 from .request import Request, RequestState
 from .running import RunningSet
 from .scoring import answered_scores
@@ -256,7 +256,8 @@ class Scheduler:
         queued = waiting - self._cache.num_admittable  # the others start at once
         if 0 <= limit <= queued and not self._displace(self._arrivals.priority(message)):
             raise Overloaded(queue_full(queued, limit).message)
-        return self._arrivals.make(message, now, self._constrained.start(message))
+        parent = None if message.fork_of is None else self._requests.get(message.fork_of)
+        return self._arrivals.make(message, now, self._constrained.start(message), parent)
 
     def _take_rows(self) -> None:
         """Rows of grammars that have come: who was held for one waits, who runs goes on."""
@@ -281,12 +282,10 @@ class Scheduler:
     def _give_way(self) -> bool:
         """Preempt a request that a waiting one outranks by enough, if that lacks slot or pages.
         False: to be done when no step is in flight."""
-        waiting = self._admitter.lacking if self._settings.priorities else None
-        if waiting is None or waiting.state is not RequestState.WAITING:
+        if not self._settings.priorities:
             return True
-        gap = self._settings.preempt_gap
-        victim = choose_outranked(self._running.requests, waiting.priority, gap)
-        if victim is None or self._admitter.is_following(waiting, self._running):
+        victim = self._admitter.outranked(self._running, self._settings.preempt_gap)
+        if victim is None:
             return True
         if self._records:
             return False

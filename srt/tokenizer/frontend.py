@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
 
@@ -285,6 +286,8 @@ class Frontend:
         for index, name in enumerate(named):
             wire_rid = self._wire_rid(name.rid, taken)
             request = name.request(wire_rid)
+            if name.ordinal:
+                request = replace(request, fork_of=choices[index - name.ordinal].wire_rid)
             trail = TextTrail(self._tokenizer, name.job.rules, request.sampling.min_new_tokens)
             if request.logprob_start is not None:
                 log = PromptLog.of(request)

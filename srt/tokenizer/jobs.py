@@ -1,6 +1,6 @@
 """What the API hands to the frontend: prompts with their options, and how their choices are named.
 
-A prompt with n choices is n requests to the scheduler, which shares their prefix by its tree.
+A prompt with n choices is n requests to the scheduler: the first prefills, the others fork off it.
 """
 
 from __future__ import annotations

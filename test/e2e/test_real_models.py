@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 GEMMA, SMOLLM = "demo:gemma3-270m", "demo:smollm2-135m"
 WINDOW, LONGEST_REPLAY = 512, 512 + 32 * 14
 MEMORY = ("--kv-cache-memory", "512M")
+REPLAYING = (*MEMORY, "--max-warm-windows", "0")  # else the window is there already
 
 
 def generate(server: Server, **body: object) -> dict[str, object]:
@@ -46,7 +47,7 @@ def source_ids(server: Server, count: int) -> list[int]:
 
 
 def test_warm_turn_of_a_hybrid_model_replays_a_bounded_number_of_rows(serve: StartServer):
-    server = serve(GEMMA, *MEMORY)
+    server = serve(GEMMA, *REPLAYING)
     prompt = source_ids(server, 1500)
     first = generate(server, input_ids=prompt, sampling_params=greedy(24))
     assert usage(first) == (1500, 0, 0)
@@ -65,6 +66,21 @@ def test_warm_turn_of_a_hybrid_model_replays_a_bounded_number_of_rows(serve: Sta
     off = generate(server, input_ids=turn, swa_replay="off", sampling_params=greedy(24))
     assert usage(off) == (1724, 0, 0)
     assert off["output_ids"] == cold["output_ids"]
+
+
+def test_next_turn_of_a_hybrid_model_replays_nothing_and_equals_cold(serve: StartServer):
+    """Window donation, to the bit: also where a hit would be approximate."""
+    server = serve(GEMMA, *MEMORY)
+    prompt = source_ids(server, 1500)
+    first = generate(server, input_ids=prompt, sampling_params=greedy(24))
+    output = first["output_ids"]
+    assert isinstance(output, list)
+    turn = [*prompt, *output, *prompt[100:300]]
+    asked = {"input_ids": turn, "return_logprob": True, "sampling_params": greedy(8)}
+    warm = generate(server, **asked)
+    assert usage(warm) == (1724, 1520, 0)
+    cold = generate(server, swa_replay="off", **asked)
+    assert (warm["output_ids"], logprobs(warm)) == (cold["output_ids"], logprobs(cold))
 
 
 def logprobs(answer: dict[str, object]) -> list[float]:
@@ -88,7 +104,7 @@ def exact_equals_cold(server: Server, *, hit: int, exact_rows: int) -> None:
 
 
 def test_exact_hit_of_the_real_model_equals_cold_to_the_bit(serve: StartServer):
-    exact_equals_cold(serve(GEMMA, *MEMORY), hit=8000, exact_rows=15 * (WINDOW - 1))
+    exact_equals_cold(serve(GEMMA, *REPLAYING), hit=8000, exact_rows=15 * (WINDOW - 1))
 
 
 def test_exact_hit_equals_cold_to_the_bit_on_the_reference_path(
@@ -97,7 +113,8 @@ def test_exact_hit_equals_cold_to_the_bit_on_the_reference_path(
     """In float32 on the torch references, with the window cut to 16 to be affordable."""
     monkeypatch.setenv("TREADLE_KERNELS", "reference")
     override = '{"gemma3.attention.sliding_window": 16}'
-    server = serve(GEMMA, *MEMORY, "--quantization", "none", "--json-model-override-args", override)
+    argv = ("--quantization", "none", "--json-model-override-args", override)
+    server = serve(GEMMA, *REPLAYING, *argv)
     exact_equals_cold(server, hit=320, exact_rows=15 * 15)
 
 

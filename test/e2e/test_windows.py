@@ -6,14 +6,20 @@ Five window layers of window 8, pages of 4, slope 0: a bounded replay has 8 rows
 from __future__ import annotations
 
 import random
+import re
+from array import array
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 import torch
 
+from test.e2e.conftest import StartServer
+from test.e2e.server import Server
 from test.engine import Answer, Engine
 from test.tiny import tiny_gemma3
-from treadle.srt.messages import AbortRequest, RequestId
+from treadle.srt.messages import AbortRequest, GenerateRequest, RequestId, SamplingParams
 
 PROMPT = random.Random(2).choices(range(5, 320), k=61)
 TOOL = random.Random(3).choices(range(5, 320), k=30)
@@ -123,3 +129,61 @@ def test_mode_off_has_no_hits_and_models_without_warm_slots_replay(folder: Path)
     plain = Engine(folder, warm=0)
     plain.answer(PROMPT, 9)
     assert hit(plain.answer(prompt, 1)) == (68, 8)
+
+
+def fork(engine: Engine, count: int) -> None:
+    """`count` choices of one prompt, sampled, each with its seed."""
+    for i in range(count):
+        sampling = SamplingParams(12, temperature=1.0, seed=i)
+        parent = RequestId("0") if i else None
+        message = GenerateRequest(
+            RequestId(str(i)), array("i", PROMPT), sampling, top_logprobs=0, fork_of=parent
+        )
+        engine.answers[str(i)] = Answer()
+        engine.scheduler.add(message, engine.now)
+    engine.run()
+
+
+@pytest.mark.parametrize("mode", ["bounded", "exact"])
+@pytest.mark.parametrize("chunk", [256, 48])
+def test_four_choices_equal_four_requests_and_prefill_once(folder: Path, mode: str, chunk: int):
+    """Sampled with the same seeds, to the bit: bounded too, as nothing is replayed."""
+    engine = Engine(folder, mode=mode, chunk=chunk, warm=1)
+    fork(engine, 4)
+    for i in range(4):
+        alone = Engine(folder, mode=mode, chunk=chunk)
+        sampling = SamplingParams(12, temperature=1.0, seed=i)
+        message = GenerateRequest(RequestId("a"), array("i", PROMPT), sampling, top_logprobs=0)
+        alone.answers["a"] = Answer()
+        alone.scheduler.add(message, alone.now)
+        alone.run()
+        assert same(engine.answers[str(i)], alone.answers["a"])
+    counters, _ = engine.scheduler.stats()
+    assert (counters["fresh_rows"], counters["replay_rows"]) == (61 + 3, 0)
+    assert counters["window_copies"] == 3
+
+
+def test_turns_and_choices_over_http(serve: StartServer, folder: Path):
+    """The second turn of a chat replays nothing; four choices cost one prompt."""
+    server = serve(str(folder), "--kv-cache-memory", "16M", "--page-size", "4")
+    messages = [{"role": "user", "content": "the thread and the loom that weaves"}]
+    first = chat(server, messages)
+    said = {"role": "assistant", "content": first["choices"][0]["message"]["content"]}
+    second = chat(server, [*messages, said, {"role": "user", "content": "and?"}])
+    details = second["usage"]["prompt_tokens_details"]
+    assert details["replayed_tokens"] == 0
+    assert details["cached_tokens"] >= first["usage"]["prompt_tokens"] // 4 * 4
+    four = chat(server, [{"role": "user", "content": "for the pattern of cloth"}], n=4)
+    assert len(four["choices"]) == 4
+    metrics = httpx.get(server.url + "/metrics", timeout=60).text
+    value = dict(re.findall(r"^treadle:(window_\w+_total)\{[^}]*\} (\S+)$", metrics, re.M))
+    assert float(value["window_copies_total"]) >= 4
+    assert float(value["window_donations_total"]) >= 6
+
+
+def chat(server: Server, messages: list[dict[str, str]], **body: object) -> dict[str, Any]:
+    asked = {"model": "m", "messages": messages, "max_tokens": 8, "temperature": 0} | body
+    response = httpx.post(server.url + "/v1/chat/completions", json=asked, timeout=120)
+    assert response.status_code == 200, response.text
+    answer: dict[str, Any] = response.json()
+    return answer

@@ -99,3 +99,22 @@ def test_flush_forgets_the_windows(make_manager, make_ids):
     assert manager.flush()
     assert manager.gauges()["window_slots{state=warm}"] == 0
     manager.check()
+
+
+def test_awaited_pages_of_an_exact_request_are_published_unless_it_would_be_rebound(
+    make_manager, make_ids
+):
+    """T16: forks need the parent's pages while it runs; its page table may not change for that."""
+    manager = make_manager(windows=2, warm=1)
+    tokens = make_ids(1, 14)
+    one, two = (manager.admit((), tokens, 13, EXACT, 0).lease for _ in range(2))
+    for lease in (one, two):
+        assert manager.grow(lease, 14) is not None
+    assert manager.publish(one, tokens, 14, None) == []
+    assert one.protected_len == 0
+    assert manager.publish(one, tokens, 14, None, is_awaited=True) == []
+    assert one.protected_len == 12
+    pages = two.pages[:]
+    assert manager.publish(two, tokens, 14, None, is_awaited=True) == []
+    assert (two.protected_len, two.pages) == (0, pages)
+    manager.check()

@@ -246,3 +246,17 @@ def test_a_full_queue_gives_the_place_of_the_least_to_the_more_important(make_lo
     assert all(end.status == 503 and not end.was_admitted for end in refused.values())
     loop.drain()
     assert len(loop.text["d"]) == 4
+
+
+def test_a_request_that_has_outgrown_the_pool_does_not_make_way(make_loop: MakeLoop):
+    """T45: it could never be admitted again; it ends when it needs the page that is not there."""
+    loop = make_loop(model=MODEL, num_pages=11, priorities=True, preempt_gap=0, overlap=False)
+    loop.add("a", range(36), max_new_tokens=40)
+    loop.step()
+    (request,) = loop.scheduler._running
+    while request.len < 40:
+        loop.step()
+    loop.add("b", range(100, 120), priority=5)
+    loop.drain()
+    assert loop.done["a"].finish.status == 503
+    assert loop.done["b"].finish.reason == "length"

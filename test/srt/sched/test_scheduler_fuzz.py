@@ -7,6 +7,7 @@ text it would have had alone. Whenever nothing is planned, nothing is left to do
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -115,6 +116,18 @@ class Traffic:
             logprob_start=rng.choice((None, None, 0, rng.randint(0, len(prompt)))),
             priority=rng.choice((0, 0, 0, 1, 20)),
         )
+        for _ in range(rng.choice((1, 3)) if rng.random() < 0.1 else 0):
+            self.fork(rid)
+
+    def fork(self, parent: str) -> None:
+        """Another choice of the same prompt."""
+        message = self.sent[parent]
+        rid = RequestId(f"r{len(self.sent)}")
+        sampling = replace(message.sampling, seed=self.rng.randrange(3))
+        forked = replace(message, rid=rid, sampling=sampling, logprob_start=None)
+        self.sent[rid] = replace(forked, fork_of=RequestId(parent))
+        self.loop.scheduler.add(self.sent[rid], self.loop.now)
+        self.loop.collect()
 
     def live(self) -> list[str]:
         return [rid for rid in self.sent if rid not in self.loop.done]

@@ -5,9 +5,12 @@ Two window layers of window 8, pages of 4, rings of 16 rows. The fake worker che
 
 from __future__ import annotations
 
-from test.fakes import FakeModel
+import pytest
 
-from .conftest import Loop, MakeLoop
+from test.fakes import FakeModel
+from treadle.srt.messages import AbortRequest, RequestId, SamplingParams
+
+from .conftest import STOP, Loop, MakeLoop
 
 MODEL = FakeModel(stop_rate=0.0)
 PROMPT = list(range(30))
@@ -103,3 +106,88 @@ def test_flush_forgets_windows(make_loop: MakeLoop):
     assert loop.scheduler.flush()[0]
     assert loop.gauges()["window_slots{state=warm}"] == 0
     loop.cache.check()
+
+
+def fork(loop: Loop, count: int, prompt: list[int] = PROMPT, **options: object) -> None:
+    """A request "0" and its forks "1", "2", .., each with a seed of its own."""
+    for i in range(count):
+        rest = options | ({"fork_of": RequestId("0")} if i else {})
+        loop.add(str(i), prompt, seed=i, **rest)
+
+
+def check_texts(loop: Loop, count: int, prompt: list[int] = PROMPT, length: int = 8) -> None:
+    for i in range(count):
+        sampling = SamplingParams(length, seed=i, stop_token_ids=(STOP,))
+        assert loop.text[str(i)] == MODEL.oracle(prompt, sampling, 256).token_ids
+
+
+@pytest.mark.parametrize("chunk_tokens", [64, 16], ids=["whole", "chunked"])
+@pytest.mark.parametrize("mode", ["bounded", "exact"])
+def test_forks_run_their_last_page_only(make_loop: MakeLoop, chunk_tokens: int, mode: str):
+    """The prompt is run once; the parent's window is copied while it goes on."""
+    loop = make_loop(model=MODEL, windows=2, warm=1, mode=mode, chunk_tokens=chunk_tokens)
+    fork(loop, 4)
+    loop.drain()
+    check_texts(loop, 4)
+    for i in range(1, 4):
+        usage = loop.done[str(i)].usage
+        assert (usage.cached_tokens, usage.replayed_tokens) == (28, 0)
+    counters = loop.counters()
+    assert (counters["fresh_rows"], counters["replay_rows"]) == (30 + 3 * 2, 0)
+    assert (counters["prompt_tokens"], counters["prefix_query_tokens"]) == (30, 30)  # B37
+    assert counters["window_copies"] == 3
+
+
+@pytest.mark.parametrize("length", range(26, 34))
+def test_forks_of_prompts_of_every_length_in_a_page(make_loop: MakeLoop, length: int):
+    loop = make_loop(model=MODEL, windows=2, warm=1)
+    fork(loop, 4, PROMPT[:1] * length)
+    loop.drain()
+    check_texts(loop, 4, PROMPT[:1] * length)
+    assert loop.counters()["replay_rows"] == 0
+
+
+def test_forks_of_an_aborted_parent_run_the_prompt_themselves(make_loop: MakeLoop):
+    loop = make_loop(model=MODEL, windows=2, warm=1, chunk_tokens=16)
+    fork(loop, 3)
+    loop.plan()
+    loop.scheduler.abort(AbortRequest(RequestId("0"), "user"), loop.now)
+    loop.drain()
+    for i in (1, 2):
+        assert len(loop.text[str(i)]) == 8
+
+
+def test_forks_that_come_after_the_end_of_their_parent_are_ordinary(make_loop: MakeLoop):
+    loop = make_loop(model=MODEL, windows=2, warm=1, max_running=1)
+    fork(loop, 3, max_new_tokens=2)
+    loop.drain()
+    check_texts(loop, 3, length=2)
+    assert loop.counters()["window_takeovers"] + loop.counters()["window_copies"] == 2
+
+
+def test_forks_of_a_preempted_parent_get_their_texts(make_loop: MakeLoop):
+    loop = make_loop(model=MODEL, windows=2, warm=1, chunk_tokens=16, overlap=False)
+    fork(loop, 3)
+    loop.step()
+    loop.scheduler._preempt(loop.scheduler._running.requests[0])  # between two chunks
+    loop.plan()
+    assert len(loop.spans()) == 1
+    loop.drain()
+    check_texts(loop, 3)
+
+
+def test_forks_in_mode_off_share_nothing_and_do_not_wait(make_loop: MakeLoop):
+    loop = make_loop(model=MODEL, windows=2, warm=1, mode="off")
+    fork(loop, 2)
+    loop.plan()
+    assert len(loop.spans()) == 2
+    loop.drain()
+    check_texts(loop, 2)
+
+
+def test_forks_on_a_model_without_windows_adopt_the_pages(make_loop: MakeLoop):
+    loop = make_loop(model=MODEL, chunk_tokens=16)
+    fork(loop, 3)
+    loop.drain()
+    check_texts(loop, 3)
+    assert loop.counters()["fresh_rows"] == 30 + 2 * 2

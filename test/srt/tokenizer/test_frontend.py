@@ -323,3 +323,18 @@ async def test_the_table_of_tokens_goes_once_before_the_first_grammar():
     assert kinds == [GenerateRequest, TokenBytes, GenerateRequest, GenerateRequest]
     receiving.cancel()
     await asyncio.gather(receiving, return_exceptions=True)
+
+
+async def test_further_choices_of_a_prompt_fork_off_its_first():
+    engine = FakeEngine(script=hold)
+    async with running(engine) as frontend:
+        frontend.submit([job(3), job(2), job()], rid="r")
+        forks = [(sent.rid, sent.fork_of) for sent in engine.requests]
+        assert forks == [
+            ("r-0", None),
+            ("r-1", "r-0"),
+            ("r-2", "r-0"),
+            ("r-3", None),
+            ("r-4", "r-3"),
+            ("r-5", None),
+        ]
