@@ -13,7 +13,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from test.serving import CONTEXT_LEN, Bench, FakeEngine, echo_reply, refuse, serving
+from test.serving import CONTEXT_LEN, Answer, Bench, FakeEngine, echo_reply, refuse, serving
 from test.srt.sched.conftest import Loop, Setup
 from treadle.command_line import parse_command_line
 from treadle.flags.foreign import FOREIGN
@@ -96,7 +96,7 @@ async def test_field_is_accepted_and_null_means_its_default(route: str, row: Row
 
 @pytest.mark.parametrize("row", SURFACE["errors"], ids=name_of)
 async def test_bad_input_has_its_status_and_words(row: Row):  # C8
-    script = echo_reply
+    script: Answer = echo_reply
     if "engine" in row:
         script = refuse(row.get("engine_status", 503), row["engine"], was_admitted=False)
     net = NetSection(api_key=row.get("key", ""), max_body_bytes=2000)
