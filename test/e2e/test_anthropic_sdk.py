@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anthropic
 import pytest
-from anthropic.types import MessageParam, ToolParam, ToolResultBlockParam, ToolUseBlockParam
+from anthropic.types import MessageParam, ToolChoiceToolParam, ToolParam, ToolResultBlockParam
 
 from test.e2e.conftest import StartServer
 
@@ -62,22 +62,29 @@ def answers_streams_and_counts(client: anthropic.Anthropic) -> None:
 
 
 def tools(client: anthropic.Anthropic) -> None:
-    """A model this small seldom calls a tool, so the turn after a call is made by hand."""
+    """A model this small seldom calls a tool by itself, so the call is forced."""
     messages = client.messages
     asked: list[MessageParam] = [{"role": "user", "content": "What is the weather in Paris?"}]
     free = messages.create(
         model="x", max_tokens=40, messages=asked, tools=WEATHER, extra_body=GREEDY
     )
     assert free.stop_reason in ("end_turn", "max_tokens", "tool_use")
-    call: ToolUseBlockParam = {
-        "type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {"city": "Paris"}
-    }  # fmt: skip
+    choice: ToolChoiceToolParam = {"type": "tool", "name": "get_weather"}
+    with messages.stream(
+        model="x", max_tokens=80, messages=asked, tools=WEATHER, tool_choice=choice,
+        extra_body=GREEDY,
+    ) as stream:  # fmt: skip
+        forced = stream.get_final_message()
+    (call,) = forced.content
+    assert call.type == "tool_use"
+    assert (call.name, list(call.input)) == ("get_weather", ["city"])
+    assert forced.stop_reason == "tool_use"
     result: ToolResultBlockParam = {
-        "type": "tool_result", "tool_use_id": "toolu_1", "content": "18 degrees and rain"
+        "type": "tool_result", "tool_use_id": call.id, "content": "18 degrees and rain"
     }  # fmt: skip
     turns: list[MessageParam] = [
         *asked,
-        {"role": "assistant", "content": [call]},
+        {"role": "assistant", "content": forced.content},
         {"role": "user", "content": [result]},
     ]
     answer = messages.create(
