@@ -7,38 +7,83 @@ docstring.
 from __future__ import annotations
 
 from .dispatch import op
-from .reference import activation, gguf_quant, norm, quant
+from .reference import (
+    activation,
+    block_float,
+    compressor,
+    engram,
+    gguf_quant,
+    hyper,
+    indexer,
+    moe,
+    norm,
+    quant,
+)
 from .reference import kv_write as kv_write_reference
+from .reference import latent_attention as latent_reference
 from .reference import linear as linear_reference
 from .reference import paged_attention as paged_reference
 from .reference import rope as rope_reference
+from .reference import (
+    rope_pairs as rope_pairs_reference,
+)
 from .reference import window_attention as window_reference
+from .reference.hyper import HyperMatrix
 from .reference.quant import Q8Weight
 from .reference.rope import QkNorm, rope_inv_freq, rope_table
+from .reference.rope_pairs import yarn_frequencies
 
 __all__ = [
+    "HyperMatrix",
     "Q8Weight",
     "QkNorm",
     "add_rms_norm",
+    "candidate_blocks",
+    "clamped_swiglu",
     "concat_q8",
     "dequantize",
+    "engram_gate",
+    "engram_rows",
+    "fp4_matrix",
+    "fp8_dequantize",
+    "fp8_quantize",
+    "fp8_round",
+    "fp8_row_quantize",
+    "fp8_tiles",
     "gelu_tanh_mul",
+    "hyper_collapse",
+    "hyper_expand",
+    "hyper_weights",
+    "index_scores",
     "kv_write",
+    "latent_attention",
     "linear",
     "linear_q8",
+    "mxfp4_dequantize",
+    "mxfp4_quantize",
+    "mxfp4_round",
     "norm_add_rms_norm",
     "norm_rope",
+    "nvfp4_dequantize",
+    "nvfp4_quantize",
+    "pack_nibbles",
     "pack_q8",
     "paged_attention",
+    "pool_pairs",
     "q8_rows",
     "qk_norm_rope",
     "rms_norm",
     "rope",
     "rope_inv_freq",
+    "rope_pairs",
     "rope_table",
+    "route",
+    "select_entries",
     "silu_mul",
+    "unpack_nibbles",
     "unpack_q8",
     "window_attention",
+    "yarn_frequencies",
 ]
 
 # weights: GGUF blocks, int8 groups
@@ -66,3 +111,35 @@ silu_mul = op(activation.silu_mul, cpu="activation.silu_mul")
 kv_write = op(kv_write_reference.kv_write, cpu="kv_write.kv_write")
 paged_attention = op(paged_reference.paged_attention, cpu="paged_attention.paged_attention")
 window_attention = op(window_reference.window_attention, cpu="window_attention.window_attention")
+
+# block-scaled small floats
+fp8_quantize = op(block_float.fp8_quantize)
+fp8_dequantize = op(block_float.fp8_dequantize)
+fp8_round = op(block_float.fp8_round)
+fp8_row_quantize = op(block_float.fp8_row_quantize)
+fp8_tiles = op(block_float.fp8_tiles)
+fp4_matrix = op(block_float.fp4_matrix)
+mxfp4_quantize = op(block_float.mxfp4_quantize)
+mxfp4_dequantize = op(block_float.mxfp4_dequantize)
+mxfp4_round = op(block_float.mxfp4_round)
+nvfp4_quantize = op(block_float.nvfp4_quantize)
+nvfp4_dequantize = op(block_float.nvfp4_dequantize)
+pack_nibbles = op(block_float.pack_nibbles)
+unpack_nibbles = op(block_float.unpack_nibbles)
+
+# hyper-connections, experts, n-gram memory
+hyper_weights = op(hyper.hyper_weights)
+hyper_collapse = op(hyper.hyper_collapse)
+hyper_expand = op(hyper.hyper_expand)
+route = op(moe.route)
+clamped_swiglu = op(moe.clamped_swiglu)
+engram_rows = op(engram.engram_rows)
+engram_gate = op(engram.engram_gate)
+
+# latent attention
+rope_pairs = op(rope_pairs_reference.rope_pairs)
+pool_pairs = op(compressor.pool_pairs)
+index_scores = op(indexer.index_scores)
+select_entries = op(indexer.select_entries)
+candidate_blocks = op(indexer.candidate_blocks)
+latent_attention = op(latent_reference.latent_attention)

@@ -15,7 +15,8 @@ from .demo import DEMOS, PREFIX, demo_path
 from .errors import CheckpointError, ConfigError
 from .gguf import GgufFile
 from .gguf_config import SAMPLING_KEYS, model_config_from_gguf
-from .hf_config import JsonObject, model_config_from_hf
+from .hf_config import model_config_from_hf
+from .json_object import JsonObject
 from .model_config import ModelConfig
 
 SAMPLING_KINDS: dict[str, type[int] | type[float]] = {

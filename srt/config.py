@@ -39,12 +39,15 @@ class CacheSection:
     max_total_tokens: int = -1  # cap of global-KV tokens; -1: what the budget gives
     memory_bytes: int = -1  # budget of pages and windows; -1: a share of what is free
     memory_fraction: float = -1.0  # of device memory; -1: by device
-    kv_dtype: str = "auto"  # auto | float32 | bfloat16
+    kv_dtype: str = "auto"  # auto | fp4 | fp8 | bfloat16 | float32; which, by model
     prefix_cache: bool = True
     eviction_policy: str = "lru"  # one of EVICTION_POLICIES
     replay_mode: str = "bounded"  # one of REPLAY_MODES
     replay_slope: int = -1  # rows more per window layer downwards; -1: by model
     replay_depth: int = 1  # windows at the top layer
+    short_hits: str = "drop"  # drop | replay: hits of no more than a replay's rows
+    trim_rule: str = "auto"  # auto | prompt | chunk | off: last rows only in decoder layers
+    trim_clips: bool = True  # the cut layer sees no more of its window than those above
     canonical_grid: int = -1  # tokens; -1: the smallest legal, `cache/grid.py`
     adopt_min_saving: int = -1  # tokens a hit must save; -1: page_size
     warm_windows: int = -1  # slots that keep windows of ended requests; -1: max_running if they fit

@@ -8,15 +8,13 @@ Source of defaults and meanings: the configuration classes of transformers 5.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-from .errors import CheckpointError, ConfigError
+from .deepseek_v41_config import ARCHITECTURE as DEEPSEEK_V41
+from .deepseek_v41_config import deepseek_v41_config
+from .errors import CheckpointError
+from .json_object import MAX_LAYERS, JsonObject
 from .model_config import GEMMA3_REPLAY_SLOPE, LayerConfig, LayerKind, ModelConfig, Rope
 
-T = TypeVar("T", bool, int, float, str)
-
-MAX_LAYERS = 4096  # a bound on what a damaged file can make us allocate
-MAX_SIZE = 1 << 31
 ACTIVATIONS = {"silu": "silu", "gelu_pytorch_tanh": "gelu_tanh"}
 ROPE_KINDS = ("default", "linear", "llama3")
 LAYER_TYPES = {"full_attention": LayerKind.GLOBAL, "sliding_attention": LayerKind.WINDOW}
@@ -64,6 +62,7 @@ LLAMA = Family("LlamaForCausalLM", "llama")
 QWEN2 = Family("Qwen2ForCausalLM", "qwen2")
 QWEN3 = Family("Qwen3ForCausalLM", "qwen3", {"head_dim": 128})
 GEMMA3 = Family("Gemma3ForCausalLM", "gemma3_text", GEMMA3_DEFAULTS, GEMMA3_REPLAY_SLOPE)
+DEEPSEEK = Family(DEEPSEEK_V41, "deepseek_v41")
 FAMILIES = {
     "LlamaForCausalLM": LLAMA,
     "MistralForCausalLM": LLAMA,  # the same structure once the window is off
@@ -71,48 +70,8 @@ FAMILIES = {
     "Qwen3ForCausalLM": QWEN3,
     "Gemma3ForCausalLM": GEMMA3,
     "Gemma3ForConditionalGeneration": GEMMA3,  # its language model only
+    DEEPSEEK_V41: DEEPSEEK,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class JsonObject:
-    """A JSON object with the path it came from. A null counts as absent, as in transformers."""
-
-    source: str
-    values: dict[str, object]
-
-    def value(self, key: str, kind: type[T], default: T | None = None) -> T:
-        """Raises: CheckpointError when absent without a default, or not of the kind."""
-        found = self.values.get(key)
-        if found is None:
-            found = default
-        if kind is float and type(found) is int:
-            return kind(found)
-        if type(found) is not kind:
-            what = "nothing" if found is None else repr(found)
-            raise CheckpointError(f"{self.source}: {key}: expected {kind.__name__}, found {what}")
-        return found
-
-    def size(self, key: str, default: int | None = None, limit: int = MAX_SIZE) -> int:
-        """A positive integer up to `limit`."""
-        found = self.value(key, int, default)
-        if not 1 <= found <= limit:
-            raise CheckpointError(f"{self.source}: {key}: expected 1 to {limit}, found {found}")
-        return found
-
-    def child(self, key: str) -> JsonObject | None:
-        found = self.values.get(key)
-        if found is None:
-            return None
-        if not isinstance(found, dict):
-            raise CheckpointError(f"{self.source}: {key}: expected an object, found {found!r}")
-        return JsonObject(f"{self.source}: {key}", found)
-
-    def unsupported(self, key: str, supported: str) -> ConfigError:
-        return ConfigError(
-            f"{self.source}: {key} = {self.values.get(key)!r} is not supported;"
-            f" supported: {supported}"
-        )
 
 
 def model_config_from_hf(
@@ -121,14 +80,15 @@ def model_config_from_hf(
     """`top` is `config.json`, `generation` is `generation_config.json` (empty when absent)."""
     family = _family(top)
     config = _text_config(top, family, override)
+    eos_ids = _eos_ids(generation) or _eos_ids(config)
+    if family is DEEPSEEK:
+        return deepseek_v41_config(config, eos_ids)
     _refuse_unsupported(config)
-    num_heads = config.size("num_attention_heads")
-    hidden_size = config.size("hidden_size")
+    num_heads, hidden_size = config.size("num_attention_heads"), config.size("hidden_size")
     head_dim = config.size("head_dim", max(hidden_size // num_heads, 1))
     is_gemma = family is GEMMA3
     has_bias = _has_bias(config, is_gemma=is_gemma)
     layers = _layers(config, is_gemma=is_gemma)
-    has_window = any(x.kind is LayerKind.WINDOW for x in layers)
     return ModelConfig(
         architecture=family.architecture,
         model_type=family.model_type,
@@ -149,12 +109,16 @@ def model_config_from_hf(
         norm_plus_one=is_gemma,
         sandwich_norm=is_gemma,
         tie_embeddings=config.value("tie_word_embeddings", bool, False),
-        window=config.size("sliding_window") if has_window else 0,
+        window=_window(config, layers),
         layers=layers,
-        eos_ids=_eos_ids(generation) or _eos_ids(config),
+        eos_ids=eos_ids,
         is_quantized=False,
         replay_slope=family.replay_slope,
     )
+
+
+def _window(config: JsonObject, layers: tuple[LayerConfig, ...]) -> int:
+    return config.size("sliding_window") if any(x.kind is LayerKind.WINDOW for x in layers) else 0
 
 
 def _family(top: JsonObject) -> Family:

@@ -141,10 +141,8 @@ class StatsRequest:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Scheduler counters and gauges, read from state when asked. Keys are plain names
-    (`running`, `prefix_hit_tokens`), with a label `pages{state=free}`; `metric_names.py` knows what
-    each is called outside.
-    """
+    """Counters and gauges, read from state when asked. Keys are plain names, with a label
+    `pages{state=free}`; `metric_names.py` knows what each is called outside."""
 
     token: int
     counters: dict[str, float]
@@ -152,10 +150,9 @@ class Stats:
 
 
 class RowSpan(NamedTuple):
-    """Consecutive rows `[start, end)` of one request in one step.
-
-    Rows below `computed` are replayed: they refill windows and write no global KV. Rows from
-    `computed` on are new and write both. `sample` is 1 when the last row's logits are sampled.
+    """Consecutive rows `[start, end)` of one request in one step. Rows below `computed` are
+    replayed: they refill windows and write no global KV. Rows from `computed` on are new and write
+    both. `sample` is 1 when the last row's logits are sampled.
     """
 
     slot: int
@@ -196,6 +193,8 @@ class SlotReset:
     sampling: SamplingParams
     top_logprobs: int | None = None
     history: array[int] = field(default_factory=ids)
+    trim_end: int = 0  # of a prompt whose decoder layers run its last rows only; 0: all
+    lookback: array[int] = field(default_factory=ids)  # ids before `floor`, newest first
     logprob_ids: array[int] = field(default_factory=ids)
     source: int = 0
 
@@ -211,6 +210,7 @@ class Rewind:
     hit: int
     slope: int
     depth: int
+    lookback: array[int] = field(default_factory=ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ class StepResult:
     """Answer of worker rank 0. One id per sampled span, in plan order. `bad` holds indexes of
     sampled spans whose logits were not finite (rule T13). `logprobs` is empty when no slot asked,
     else as long as `token_ids` with None where not asked. `layer_rows` is the sum over layers of
-    rows run; `run_ms` the wall time of the forward. `scores` answers `StepPlan.scored`, in order.
+    rows run; `run_ms` the wall time of the forward. `scores` answers `StepPlan.scored`.
     """
 
     step: int

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from .latent_config import LatentConfig
+
 # Rows that each window layer replays more than the one above, unless a flag says otherwise (rule
 # B38). With 32 a hit differs from a cold run by a KL divergence of 4e-4, measured.
 GEMMA3_REPLAY_SLOPE = 32
@@ -66,6 +68,7 @@ class ModelConfig:
     layers: tuple[LayerConfig, ...]
     eos_ids: tuple[int, ...]
     is_quantized: bool  # the checkpoint's matrices are block-quantised (GGUF types below F16)
+    latent: LatentConfig | None = None  # None: ordinary attention, keys and values per head
     replay_slope: int = 0  # of a bounded replay when no flag says it (B38); 0: uniform
 
     @property

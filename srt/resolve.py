@@ -103,11 +103,30 @@ def _cache(section: CacheSection, model: ModelConfig, host: HostFacts) -> CacheS
         section,
         memory_bytes=budget,
         memory_fraction=budget / max(1, host.available_bytes),
-        kv_dtype="float32" if section.kv_dtype == "auto" else section.kv_dtype,
+        kv_dtype=_kv_dtype(section.kv_dtype, model),
+        trim_rule=_trim_rule(section, model),
         replay_slope=slope,
         canonical_grid=grid,
         adopt_min_saving=section.page_size if saving < 0 else saving,
     )
+
+
+def _kv_dtype(asked: str, model: ModelConfig) -> str:
+    if asked != "auto":
+        return asked
+    return "float32" if model.latent is None else "fp4"
+
+
+def _trim_rule(section: CacheSection, model: ModelConfig) -> str:
+    """Trimming is an approximation, like the replay that it was trained with."""
+    if section.trim_rule == "auto":
+        return "prompt" if model.latent and section.replay_mode == "bounded" else "off"
+    if section.trim_rule != "off" and model.latent is None:
+        raise ConfigError(
+            f"--enable-decoder-swa-bounded-replay: {model.architecture} has no decoder layers "
+            "that later tokens do not need"
+        )
+    return section.trim_rule
 
 
 def _sched(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from treadle.srt.messages import PageUpdate, RowSpan, SamplingParams, SlotReset,
 from treadle.srt.model_config import LayerConfig, LayerKind, ModelConfig, Rope
 from treadle.srt.models.decoder import Parameters
 from treadle.srt.models.registry import build_model
+from treadle.srt.worker.engine import Engine
 from treadle.srt.worker.runner import Runner
 from treadle.srt.worker.state import SlotTable
 
@@ -66,7 +68,14 @@ def make_runner(
         WindowPool.allocate(config, 9, max(config.window, 1) + spare_rows, dtype),
     )
     slots = SlotTable.allocate(9, config.context_len // page_size, len(config.layers))
-    return Runner(config, model, pools, slots, page_size)
+    engine = Engine(partial(model.forward, pools=pools), model.head, pools)
+    return Runner(config, engine, slots, page_size)
+
+
+def kv_pools(runner: Runner) -> KVPools:
+    """The pools of a model with ordinary attention."""
+    assert isinstance(runner.engine.pools, KVPools)
+    return runner.engine.pools
 
 
 @dataclass

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp
 
 from ..errors import BadRequest
-from ..tokenizer.prompts import Conversation
+from ..tokenizer.conversation import Conversation
 from .answering import collect, stream
 from .anthropic_answer import FRAMING, MessageAnswer
 from .anthropic_messages import chat_messages

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ..errors import BadRequest
-from ..tokenizer.prompts import Conversation
+from ..tokenizer.conversation import Conversation
 from .later import not_supported
 from .schema import ChatMessage, ChatRequest, ContentPart
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from ..config import ModelSection
 from ..parse.reasoning import ReasoningFormat
 from ..parse.tools import HERMES, Dialect, find_dialect, find_reasoning
-from ..tokenizer.chat import ChatTemplate
 from ..tokenizer.encode import Tokenizer
+from ..tokenizer.prompts import PromptFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,13 @@ class OutputFormats:
 
 
 def find_formats(
-    model: ModelSection, model_type: str, template: ChatTemplate | None, tokenizer: Tokenizer
+    model: ModelSection, model_type: str, template: PromptFormat | None, tokenizer: Tokenizer
 ) -> OutputFormats:
     """Raises ConfigError for a parser that does not exist."""
     source = template.source if template else ""
-    reasoning = find_reasoning(model.reasoning_parser, source, model_type)
+    is_reasoning = template is not None and template.reasons
+    named = model.reasoning_parser or ("auto" if is_reasoning else "")
+    reasoning = find_reasoning(named, source, model_type)
     dialect = find_dialect(model.tool_call_parser, source, model_type)
     if template is not None and not template.knows_tools:
         dialect = HERMES  # what the text says that stands in for the template's own

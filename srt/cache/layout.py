@@ -21,18 +21,15 @@ from dataclasses import dataclass
 from ..config import CacheSection
 from ..errors import ConfigError
 from ..model_config import ModelConfig
-
-DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+from .row_sizes import RowSizes
 
 
 @dataclass(frozen=True, slots=True)
 class KVLayout:
-    """Sizes of one rank. `row_bytes`: K and V of one position in one layer."""
+    """Sizes of one rank."""
 
     page_size: int
-    row_bytes: int
-    num_global: int
-    num_window: int
+    rows: RowSizes
     window: int
     ring_rows: int
     num_warm: int = 0  # slots beyond one for each running request
@@ -45,34 +42,31 @@ class KVLayout:
         speculation). `row_align`: ring rows are a multiple of it. Raises: ConfigError."""
         if cache.page_size < 2 or cache.page_size % 2:
             raise ConfigError(f"page_size {cache.page_size} must be even and at least 2")
-        if cache.kv_dtype not in DTYPE_BYTES:
-            raise ConfigError(f"kv_dtype {cache.kv_dtype!r} must be one of {tuple(DTYPE_BYTES)}")
         num_window = len(model.window_layers)
         if num_window and model.window < 1:
             raise ConfigError(f"window {model.window} must be positive: {num_window} window layers")
         return cls(
             page_size=cache.page_size,
-            row_bytes=2 * model.num_kv_heads * model.head_dim * DTYPE_BYTES[cache.kv_dtype],
-            num_global=len(model.global_layers),
-            num_window=num_window,
+            rows=RowSizes.of(model, cache.kv_dtype),
             window=model.window if num_window else 0,
             ring_rows=ring_rows(model, cache, draft_tokens, row_align),
             num_warm=max(0, cache.warm_windows) if num_window else 0,
         )
 
     @property
-    def token_bytes(self) -> int:
+    def token_bytes(self) -> float:
         """Global KV of one position."""
-        return self.num_global * self.row_bytes
+        return self.rows.token_bytes
 
     @property
     def page_bytes(self) -> int:
-        return self.page_size * self.token_bytes
+        return self.page_size // 2 * self.rows.pair_bytes
 
     @property
     def slot_bytes(self) -> int:
-        """Rings of one slot."""
-        return self.num_window * self.ring_rows * self.row_bytes
+        """Rings and tails of one slot."""
+        rings = self.rows.num_rings * self.ring_rows * self.rows.ring_row_bytes
+        return rings + self.rows.tail_bytes
 
 
 @dataclass(frozen=True, slots=True)

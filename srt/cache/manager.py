@@ -331,7 +331,7 @@ class CacheManager:
         """The window that serves the longest hit: one that is warm, or that of a fork's parent."""
         if limit < self.facts.page_size or not self.keeps_windows(shape):
             return None
-        is_exact = self.rule.needs_exact(shape)
+        is_exact = self.rule.needs_whole(shape)
         return self.windows.find(ns, tokens, limit, origin, is_exact=is_exact)
 
     def _generation(self, adopted: int, hit: PrefixHit, shape: ReplayShape, prompt_len: int) -> int:

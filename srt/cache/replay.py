@@ -32,12 +32,14 @@ MAX_SCHEDULES = 64
 @dataclass(frozen=True, slots=True)
 class ReplayShape:
     """`slope` rows more per window layer downwards, `depth` windows at the top (3.4b). `grid`: of
-    the canonical mode, in tokens; 0 in every other mode and for models without windows."""
+    the canonical mode, in tokens; 0 in every other mode and for models without windows. `trims`:
+    decoder layers run the last rows of a prompt only (B17)."""
 
     mode: str
     slope: int
     depth: int
     grid: int = 0
+    trims: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +126,12 @@ class ReplayRule:
         "default",
         "min_saving",
         "num_windows",
+        "takes_short",
         "_grid",
         "_plain",
         "_reach",
         "_schedules",
+        "_trims",
     )
 
     def __init__(
@@ -148,6 +152,8 @@ class ReplayRule:
         self._plain = ReplayShape("bounded", max(default.slope, 0), default.depth)
         self._reach = reach(kinds, window)
         self._schedules = ScheduleCache(kinds, window)
+        self._trims = default.trims
+        self.takes_short = False  # hits of no more tokens than a replay runs
         self.default = self._settle(default)
 
     @classmethod
@@ -157,9 +163,12 @@ class ReplayRule:
             raise ConfigError(f"adopt_min_saving {cache.adopt_min_saving} must be 0 or more")
         if model.window_layers:
             check_grid(cache.canonical_grid, model.window, cache.page_size)
-        shape = ReplayShape(cache.replay_mode, cache.replay_slope, cache.replay_depth)
+        trims = cache.trim_rule in ("prompt", "chunk")
+        shape = ReplayShape(cache.replay_mode, cache.replay_slope, cache.replay_depth, trims=trims)
         kinds = tuple(layer.kind for layer in model.layers)
-        return cls(kinds, model.window, shape, cache.adopt_min_saving, cache.canonical_grid)
+        rule = cls(kinds, model.window, shape, cache.adopt_min_saving, cache.canonical_grid)
+        rule.takes_short = cache.short_hits == "replay"
+        return rule
 
     def shape(self, mode: str | None, slope: int | None) -> ReplayShape:
         """The shape of a request that asks for `mode` and `slope`; None means the default's.
@@ -213,7 +222,7 @@ class ReplayRule:
             return hit if hit >= self.min_saving else 0
         unclipped = self.cost_rows(shape, self.longest_run(shape))
         if hit <= unclipped or hit - self.cost_rows(shape, hit) < self.min_saving:
-            return 0
+            return hit if self.takes_short else 0
         return hit
 
     def is_cheaper(self, shape: ReplayShape, held: int, hit: int) -> bool:
@@ -237,6 +246,10 @@ class ReplayRule:
     def needs_exact(self, shape: ReplayShape) -> bool:
         """Exact requests adopt exact nodes only (B32). Canonical ones have a namespace instead."""
         return shape.mode == "exact" and self.num_windows > 0
+
+    def needs_whole(self, shape: ReplayShape) -> bool:
+        """Whether the window of a trimmed request is of no use: its upper layers lack rows."""
+        return self.needs_exact(shape) or (self._trims and not shape.trims)
 
     def is_deterministic(self, shape: ReplayShape) -> bool:
         """Results must not depend on others' (3.11): not rebound while running (T16)."""
@@ -268,7 +281,8 @@ class ReplayRule:
         return self._shape(shape.mode, shape.slope, shape.depth)
 
     def _shape(self, mode: str, slope: int, depth: int) -> ReplayShape:
-        return ReplayShape(mode, slope, depth, self._grid if mode == "canonical" else 0)
+        grid = self._grid if mode == "canonical" else 0
+        return ReplayShape(mode, slope, depth, grid, self._trims and mode == "bounded")
 
     def _exact(self) -> ReplayShape:
         return ReplayShape("exact", max(self.window - 1, 0), 1)

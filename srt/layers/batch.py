@@ -56,6 +56,7 @@ class ForwardBatch:
     token_ids: Tensor  # [T] int64, rows entering layer 0
     layers: tuple[LayerRows, ...]
     page_table: Tensor  # [S, max_pages] int32
+    ngrams: Tensor | None = None  # [T, G] ids of positions p, p-1, ..; -1 before the first
 
     @property
     def layer_rows(self) -> int:

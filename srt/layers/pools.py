@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -76,10 +77,38 @@ class WindowPool:
         return self.k.nbytes + self.v.nbytes
 
 
+class Pools(Protocol):
+    """What the runner does with a model's caches, whatever they hold: see `WindowPool`."""
+
+    @property
+    def num_pages(self) -> int: ...
+
+    @property
+    def num_bytes(self) -> int: ...
+
+    def reset(self, slot: int) -> None: ...
+
+    def adopt(self, slot: int, source: int, upto: int) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class KVPools:
     pages: PagePool
     windows: WindowPool
+
+    @property
+    def num_pages(self) -> int:
+        return self.pages.k.shape[1]
+
+    @property
+    def num_bytes(self) -> int:
+        return self.pages.num_bytes + self.windows.num_bytes
+
+    def reset(self, slot: int) -> None:
+        self.windows.reset(slot)
+
+    def adopt(self, slot: int, source: int, upto: int) -> None:
+        self.windows.adopt(slot, source, upto)
 
 
 def zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -52,7 +52,7 @@ class SafetensorsWeights:
     @classmethod
     def open(cls, folder: Path, config: ModelConfig) -> SafetensorsWeights:
         """Raises: CheckpointError for files or tensors missing, damaged, extra or mis-shaped."""
-        shards = _open_tensors(folder)
+        shards = open_tensors(folder)
         wanted = {
             name: shard
             for name, shard in shards.items()
@@ -76,7 +76,7 @@ class SafetensorsWeights:
         return tensor + 1.0 if self.norm_plus_one and is_norm(parameter) else tensor
 
 
-def _open_tensors(folder: Path) -> dict[str, TensorFile]:
+def open_tensors(folder: Path) -> dict[str, TensorFile]:
     if (folder / INDEX).is_file():
         return _open_shards(folder)
     files = sorted(folder.glob("*.safetensors"))

@@ -199,6 +199,8 @@ def _reset(request: Request, hit: PrefixHit, window: int) -> SlotReset:
         top_logprobs=request.top_logprobs,
         history=request.tokens[:] if request.sampling.has_penalties else ids(),
         logprob_ids=request.logprob_ids,
+        trim_end=request.trim_end,
+        lookback=request.lookback(),
     )
 
 

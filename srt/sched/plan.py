@@ -173,7 +173,8 @@ class StepBuilder:
         """The request has come to a grid point: its rows from `floor` on are run again."""
         request.next, request.hit = floor, point
         shape = request.shape
-        self._rewinds.append(Rewind(request.slot, floor, point, shape.slope, shape.depth))
+        lookback = request.lookback()
+        self._rewinds.append(Rewind(request.slot, floor, point, shape.slope, shape.depth, lookback))
 
     def build(self, updates: list[PageUpdate]) -> StepPlan:
         """`updates`: page-table changes of requests that were running before this step."""

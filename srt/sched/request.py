@@ -33,6 +33,8 @@ class RequestState(StrEnum):
     FINISHED = "finished"
 
 
+MAX_LOOKBACK = 15  # ids
+
 MOVES = {
     (RequestState.HELD, RequestState.WAITING),
     (RequestState.HELD, RequestState.FINISHED),
@@ -103,6 +105,16 @@ class Request:
             return self.to_score - 1
         return (self.prompt_len if self.shape.grid else len(self.tokens)) - 1
 
+    @property
+    def trim_end(self) -> int:
+        """Where the rows end that upper layers may leave out but for the last window (B17); 0: none
+        may, as an exact result needs them, and a score is read from each."""
+        return self.len if self.shape.trims else 0
+
+    def lookback(self) -> array[int]:
+        """Ids before the next row, newest first: some models hash n-grams."""
+        return self.tokens[max(0, self.next - MAX_LOOKBACK) : self.next][::-1]
+
     def move(self, state: RequestState) -> None:
         """Raises: InvariantBroken for a move that is not in `MOVES`."""
         if (self.state, state) not in MOVES:
@@ -129,7 +141,7 @@ class Request:
             ids=self.tokens[: self.computed].tobytes(),
             start=self.hit,
             written=max(self.next, self.computed),
-            approx=self.lease.approx,
+            approx=max(self.lease.approx, int(self.shape.trims)),
             session=self.session,
         )
 

@@ -8,6 +8,8 @@ for it, its replay is exact.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..cache.replay import ReplayRule, ReplayShape
 from ..errors import InvariantBroken
 from ..messages import GenerateRequest, PromptOutput, StepResult
@@ -28,7 +30,9 @@ def scoring_shape(message: GenerateRequest, rule: ReplayRule) -> ReplayShape:
     mode = message.replay_mode
     if mode is None and message.logprob_start is not None and rule.default.mode == "bounded":
         mode = "exact"
-    return rule.shape(mode, message.replay_slope)
+    shape = rule.shape(mode, message.replay_slope)
+    # A score is read from each row of the prompt, so none is left out.
+    return shape if message.logprob_start is None else replace(shape, trims=False)
 
 
 def answered_scores(record: StepRecord, result: StepResult) -> tuple[PromptOutput, ...]:

@@ -24,6 +24,7 @@ from ..errors import BadRequest, CheckpointError, ConfigError
 from .chat_builtin import BUILT_IN, BY_ARCHITECTURE
 from .chat_sandbox import BoundedTemplate
 from .chat_tools import introduce, spell_calls
+from .conversation import Conversation
 from .encode import Tokenizer
 
 Message = Mapping[str, object]
@@ -43,6 +44,7 @@ class ChatTemplate:
         "_template",
         "_tokens",
         "knows_tools",
+        "reasons",
         "name",
         "source",
     )
@@ -51,6 +53,7 @@ class ChatTemplate:
         """Raises: ConfigError when the text is no jinja template."""
         self.name = name
         self.source = source
+        self.reasons = False  # a parser of reasoning is asked for by flag
         self.knows_tools = _TOOLS.search(source) is not None
         self._knows_calls = "tool_calls" in source
         self._tokens = dict(tokens)
@@ -108,6 +111,17 @@ class ChatTemplate:
             )
         return text[:end]
 
+    def encode(self, conversation: Conversation, tokenizer: Tokenizer) -> list[int]:
+        """Ids of the rendered conversation. Raises: BadRequest."""
+        text = self.render(
+            conversation.messages,
+            add_generation_prompt=conversation.add_generation_prompt,
+            continue_final_message=conversation.continue_final_message,
+            tools=conversation.tools,
+            extra=conversation.extra,
+        )
+        return tokenizer.encode(text, add_special=False)
+
     def _run(self, values: Mapping[str, object]) -> str:
         try:
             return self._template.render(values)
@@ -148,10 +162,10 @@ def _read(message: Message, index: int) -> Message:
     where = f"messages.{index}"
     if not isinstance(message.get("role"), str):
         raise BadRequest(f"{where}.role must be a string", param=f"{where}.role")
-    text = _content_text(message.get("content"), f"{where}.content")
+    text = content_text(message.get("content"), f"{where}.content")
     read = {**message, "content": text}
     if message.get("tool_calls"):
-        read["tool_calls"] = _tool_calls(message["tool_calls"], f"{where}.tool_calls")
+        read["tool_calls"] = tool_calls(message["tool_calls"], f"{where}.tool_calls")
     return read
 
 
@@ -196,8 +210,9 @@ def _built_in(tokenizer: Tokenizer, name: str) -> ChatTemplate:
     )
 
 
-def _content_text(content: object, where: str) -> str:
-    """The text of a content field; parts are joined by line breaks, as other servers do."""
+def content_text(content: object, where: str, joint: str = "\n") -> str:
+    """The text of a content field; parts are joined by line breaks, as other servers do. Raises:
+    BadRequest."""
     if content is None:  # an assistant's message that only calls tools
         return ""
     if isinstance(content, str):
@@ -214,11 +229,12 @@ def _content_text(content: object, where: str) -> str:
                 param=f"{where}.{index}",
             )
         texts.append(text)
-    return "\n".join(texts)
+    return joint.join(texts)
 
 
-def _tool_calls(calls: object, where: str) -> list[dict[str, object]]:
-    """Templates want the arguments of a call as an object; clients send them as JSON text."""
+def tool_calls(calls: object, where: str) -> list[dict[str, object]]:
+    """Templates want the arguments of a call as an object; clients send them as JSON text. Raises:
+    BadRequest."""
     if not isinstance(calls, list) or not all(isinstance(call, Mapping) for call in calls):
         raise BadRequest(f"{where} must be a list of objects", param=where)
     return [_tool_call(call, f"{where}.{index}") for index, call in enumerate(calls)]

@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import orjson
+from tokenizers import Tokenizer as MergeEngine
+
+from ..errors import CheckpointError
 from .folder_vocab import read_folder_vocabulary
 from .gguf_vocab import read_gguf_vocabulary
 from .vocabulary import Vocabulary
@@ -18,11 +22,12 @@ from .vocabulary import Vocabulary
 class Tokenizer:
     """`eos_ids` are all ids that end an answer; `prefix` of the vocabulary is usually the BOS."""
 
-    __slots__ = ("_bytes", "_vocabulary", "longest_piece")
+    __slots__ = ("_bytes", "_plain", "_vocabulary", "longest_piece")
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._bytes: dict[int, bytes] = {}  # of the ids that were asked for
+        self._plain: MergeEngine | None = None  # made when first needed
         self.longest_piece = max(map(len, vocabulary.pieces), default=1)  # in characters
 
     @classmethod
@@ -41,6 +46,21 @@ class Tokenizer:
         if add_special:
             return [*self._vocabulary.prefix, *ids, *self._vocabulary.suffix]
         return ids
+
+    def encode_plain(self, text: str) -> list[int]:
+        """Ids of text in which no added token is seen, whatever it spells."""
+        if self._plain is None:
+            self._plain = _without_added(self._vocabulary.engine)
+        text = _without_lone_surrogates(text)
+        (encoding,) = self._plain.encode_batch_fast([text], add_special_tokens=False)
+        return list(encoding.ids)
+
+    def id_of(self, piece: str) -> int:
+        """Raises: CheckpointError for a piece that the vocabulary lacks."""
+        found = self._vocabulary.engine.token_to_id(piece)
+        if found is None:
+            raise CheckpointError(f"the tokenizer has no token {piece}")
+        return int(found)
 
     def decode(self, ids: Sequence[int], *, skip_special: bool) -> str:
         """Bytes that are no UTF-8 become U+FFFD; ids outside the vocabulary add nothing."""
@@ -114,3 +134,10 @@ def _without_lone_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def _without_added(engine: MergeEngine) -> MergeEngine:
+    """The same merges, with no added token that a text could spell."""
+    form = orjson.loads(engine.to_str())
+    form["added_tokens"], form["post_processor"] = [], None
+    return MergeEngine.from_str(orjson.dumps(form).decode())

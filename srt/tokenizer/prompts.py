@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Protocol
 
 from ..errors import BadRequest
-from .chat import ChatTemplate
+from .conversation import Conversation
 from .encode import Tokenizer
 from .limits import Limits
 
@@ -20,24 +20,28 @@ from .limits import Limits
 INLINE_CHARS = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """`messages` in the form that templates read: role, content as text, tool_calls.
-    `num_chars` counts tools and calls too.
-    """
+class PromptFormat(Protocol):
+    """How a model's conversations become ids: a template, or code. `source` is what tells the
+    dialect of its answers; with `knows_tools` False tools are introduced in words."""
 
-    messages: Sequence[Mapping[str, object]]
-    num_chars: int
-    add_generation_prompt: bool = True
-    continue_final_message: bool = False
-    extra: Mapping[str, object] = field(default_factory=dict)
-    tools: Sequence[Mapping[str, object]] = ()
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def knows_tools(self) -> bool: ...
+
+    @property
+    def reasons(self) -> bool:
+        """Answers hold reasoning unless the request says otherwise."""
+
+    def encode(self, conversation: Conversation, tokenizer: Tokenizer) -> list[int]:
+        """Raises: BadRequest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
     tokenizer: Tokenizer
-    template: ChatTemplate | None
+    template: PromptFormat | None
     limits: Limits
 
     async def text(self, text: str, param: str, *, add_special: bool = True) -> array[int]:
@@ -57,22 +61,12 @@ class Prompts:
         return self.limits.check_ids(await self.encode_chat(conversation), param)
 
     async def encode_chat(self, conversation: Conversation) -> list[int]:
-        """Ids of the rendered conversation; the template writes its special tokens itself."""
+        """Ids of the rendered conversation; the format writes its special tokens itself."""
         if self.template is None:
             raise BadRequest(
                 "the model has no chat template; start the server with --chat-template",
                 param="messages",
             )
         if conversation.num_chars <= INLINE_CHARS:
-            return self._render(self.template, conversation)
-        return await asyncio.to_thread(self._render, self.template, conversation)
-
-    def _render(self, template: ChatTemplate, conversation: Conversation) -> list[int]:
-        text = template.render(
-            conversation.messages,
-            add_generation_prompt=conversation.add_generation_prompt,
-            continue_final_message=conversation.continue_final_message,
-            tools=conversation.tools,
-            extra=conversation.extra,
-        )
-        return self.tokenizer.encode(text, add_special=False)
+            return self.template.encode(conversation, self.tokenizer)
+        return await asyncio.to_thread(self.template.encode, conversation, self.tokenizer)

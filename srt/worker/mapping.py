@@ -3,13 +3,14 @@ schedule of a step is made.
 
 A step without replay has one `LayerRows` for all layers but the last, which only rows leave whose
 logits are wanted. With replay, a layer's rows start at the slot's `entry` and leave from its `exit`
-(B39, B40); layers with equal bounds share one object. Floors are per run: the first position that
-the layer has taken K/V from since the slot was reset (B7, B18).
+(B39, B40); a trimmed prompt is the same with the prompt's end in place of the hit (B17). Layers
+with equal bounds share one object. Floors are per run: the first position that the layer has taken
+K/V from since the slot was reset (B7, B18).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -36,25 +37,66 @@ class Spans:
         return cls(*np.ascontiguousarray(table.T))
 
 
-def build_batch(plan: StepPlan, slots: SlotTable, page_size: int) -> ForwardBatch:
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """From `layer` on only the last `window` rows of a prompt are run: that layer makes K/V of all
+    rows and lets the last ones leave (B17). `clips`: rows that were left out are not seen in the
+    window of `layer` itself either, though it has them. `is_per_chunk`: the last rows of each chunk
+    instead of the prompt's.
+    """
+
+    layer: int
+    window: int
+    clips: bool = True
+    is_per_chunk: bool = False
+
+
+def build_batch(
+    plan: StepPlan, slots: SlotTable, page_size: int, trim: Trim | None = None
+) -> ForwardBatch:
     """The device tensors of one step. Reads `slots`, changes nothing."""
     spans = Spans.from_plan(plan)
-    layers = _layer_rows(spans, _first_wanted(plan, spans), slots, page_size)
+    layers = _layer_rows(spans, _first_wanted(plan, spans), slots, page_size, trim)
     assert len(plan.token_ids) == len(layers[0].positions), "a span starts below its schedule"
+    token_ids = _token_ids(plan, spans, slots)
     return ForwardBatch(
-        token_ids=_token_ids(plan, spans, slots),
+        token_ids=torch.from_numpy(token_ids),
         layers=layers,
         page_table=slots.page_tensor,
+        ngrams=_ngrams(token_ids, spans, slots) if slots.recent.shape[1] else None,
     )
 
 
-def _token_ids(plan: StepPlan, spans: Spans, slots: SlotTable) -> Tensor:
+def remember(plan: StepPlan, batch: ForwardBatch, slots: SlotTable) -> None:
+    """Keep the last ids that were run, for the n-grams of the next rows. Writes `slots.recent`."""
+    if batch.ngrams is None:
+        return
+    spans = Spans.from_plan(plan)
+    last = np.cumsum(spans.end - spans.start) - 1
+    slots.recent[spans.slot] = batch.ngrams.numpy()[last, :-1]
+
+
+def _ngrams(token_ids: Int64, spans: Spans, slots: SlotTable) -> Tensor:
+    """Ids of positions p, p-1, .. of each row: from its span, or from before it."""
+    lengths = spans.end - spans.start
+    inside = _ranges(np.zeros_like(lengths), lengths)
+    owner = np.repeat(spans.slot, lengths)
+    size = slots.recent.shape[1]
+    grams = np.empty((len(token_ids), size + 1), dtype=np.int64)
+    row = np.arange(len(token_ids))
+    for back in range(size + 1):
+        older = slots.recent[owner, np.clip(back - 1 - inside, 0, size - 1)]
+        grams[:, back] = np.where(inside >= back, token_ids[np.maximum(row - back, 0)], older)
+    return torch.from_numpy(grams)
+
+
+def _token_ids(plan: StepPlan, spans: Spans, slots: SlotTable) -> Int64:
     token_ids = np.array(plan.token_ids, dtype=np.int64)
     unknown = token_ids == FROM_DEVICE
     if unknown.any():
         owner = np.repeat(spans.slot, spans.end - spans.start)
         token_ids[unknown] = slots.last_token[owner[unknown]]
-    return torch.from_numpy(token_ids)
+    return token_ids
 
 
 def _first_wanted(plan: StepPlan, spans: Spans) -> Int64:
@@ -67,27 +109,50 @@ def _first_wanted(plan: StepPlan, spans: Spans) -> Int64:
 
 
 def _layer_rows(
-    spans: Spans, first_wanted: Int64, slots: SlotTable, page_size: int
+    spans: Spans, first_wanted: Int64, slots: SlotTable, page_size: int, trim: Trim | None
 ) -> tuple[LayerRows, ...]:
     num_layers = slots.entry.shape[1]
-    has_replay = bool((spans.start < spans.computed).any())
+    is_settled = bool((spans.start >= slots.settled[spans.slot]).all())
+    cut = _cut(spans, slots, trim)
     made: dict[bytes, LayerRows] = {}
     rows = []
     for layer in range(num_layers):
-        if has_replay:
-            entry = np.clip(slots.entry[spans.slot, layer], spans.start, spans.end)
-            leave = np.clip(slots.exit[spans.slot, layer], entry, spans.end)
-            floor = np.maximum(slots.floor[spans.slot], slots.entry[spans.slot, layer])
+        if is_settled:
+            bounds = Bounds(spans.start, spans.start, slots.floor[spans.slot])
         else:
-            entry = leave = spans.start
-            floor = slots.floor[spans.slot]
+            bounds = _bounds(spans, slots, layer, trim, cut)
         if layer == num_layers - 1:
-            leave = first_wanted
-        key = entry.tobytes() + leave.tobytes() + floor.tobytes()
+            bounds = replace(bounds, leave=np.maximum(first_wanted, bounds.entry))
+        key = bounds.key
         if key not in made:
-            made[key] = _rows_between(spans, Bounds(entry, leave, floor), slots, page_size)
+            made[key] = _rows_between(spans, bounds, slots, page_size)
         rows.append(made[key])
     return tuple(rows)
+
+
+def _cut(spans: Spans, slots: SlotTable, trim: Trim | None) -> Int64:
+    """Per span: the first row that layers above the trimmed one run; 0 for all rows."""
+    if trim is None:
+        return np.zeros_like(spans.start)
+    end = slots.trim_end[spans.slot]
+    if trim.is_per_chunk:
+        end = np.where(spans.start < end, spans.end, 0)
+    return np.maximum(end - trim.window, 0)
+
+
+def _bounds(spans: Spans, slots: SlotTable, layer: int, trim: Trim | None, cut: Int64) -> Bounds:
+    """Of a step in which some request replays, or is trimmed."""
+    entry, leave = slots.entry[spans.slot, layer], slots.exit[spans.slot, layer]
+    floor = np.maximum(slots.floor[spans.slot], entry)
+    if trim is not None:
+        if layer > trim.layer:
+            entry = np.maximum(entry, cut)
+        if layer >= trim.layer:
+            leave = np.maximum(leave, cut)
+        if layer >= trim.layer + (not trim.clips):
+            floor = np.maximum(floor, cut)
+    entry = np.clip(entry, spans.start, spans.end)
+    return Bounds(entry, np.clip(leave, entry, spans.end), floor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +162,10 @@ class Bounds:
     entry: Int64
     leave: Int64
     floor: Int64
+
+    @property
+    def key(self) -> bytes:
+        return self.entry.tobytes() + self.leave.tobytes() + self.floor.tobytes()
 
 
 def _rows_between(spans: Spans, bounds: Bounds, slots: SlotTable, page_size: int) -> LayerRows:

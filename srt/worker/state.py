@@ -71,8 +71,9 @@ class SamplerSlot:
 
 @dataclass(slots=True, eq=False)
 class SlotTable:
-    """Shapes: S slots, L layers. `entry` and `exit` hold the row schedule of the slot's replay:
-    first position alive on entering and on leaving each layer (0 when nothing is replayed).
+    """Shapes: S slots, L layers, G ids of an n-gram. `entry` and `exit` hold the row schedule of
+    the slot's replay: first position alive on entering and on leaving each layer (0 when nothing is
+    replayed). `settled`: from this position on all layers run the same rows with the same floor.
     """
 
     page_table: npt.NDArray[np.int32]  # [S, max_pages]
@@ -81,10 +82,23 @@ class SlotTable:
     floor: Int64  # [S] first position that was run since the reset
     entry: Int64  # [S, L]
     exit: Int64  # [S, L]
+    settled: Int64  # [S]
+    trim_end: Int64  # [S] end of a prompt whose upper layers run its last rows only; 0: all rows
+    recent: Int64  # [S, G-1] ids at the positions before the next row, newest first; -1 none
+    trims: bool  # whether prompts are trimmed at all
     sampler: list[SamplerSlot | None]
 
     @classmethod
-    def allocate(cls, num_slots: int, max_pages: int, num_layers: int) -> SlotTable:
+    def allocate(
+        cls,
+        num_slots: int,
+        max_pages: int,
+        num_layers: int,
+        lookback: int = 0,
+        *,
+        trims: bool = False,
+    ) -> SlotTable:
+        """`lookback`: ids before a row that the model reads of its past."""
         pages = np.zeros((num_slots, max_pages), dtype=np.int32)
         return cls(
             page_table=pages,
@@ -93,18 +107,27 @@ class SlotTable:
             floor=np.zeros(num_slots, dtype=np.int64),
             entry=np.zeros((num_slots, num_layers), dtype=np.int64),
             exit=np.zeros((num_slots, num_layers), dtype=np.int64),
+            settled=np.zeros(num_slots, dtype=np.int64),
+            trim_end=np.zeros(num_slots, dtype=np.int64),
+            recent=np.full((num_slots, lookback), -1, dtype=np.int64),
+            trims=trims,
             sampler=[None] * num_slots,
         )
 
     def reset(self, reset: SlotReset, schedule: ReplaySchedule | None) -> None:
         """Give the slot to a request. `schedule` is None when nothing is replayed."""
         self.sampler[reset.slot] = SamplerSlot.from_reset(reset)
+        self.trim_end[reset.slot] = reset.trim_end if self.trims else 0
         self.restart(reset, schedule)
 
     def restart(self, reset: SlotReset | Rewind, schedule: ReplaySchedule | None) -> None:
         """The slot's windows begin at `reset.floor`; nothing else changes."""
         slot = reset.slot
         self.floor[slot] = reset.floor
+        self.settled[slot] = max(reset.hit if schedule else 0, self.trim_end[slot])
+        self.recent[slot] = -1
+        known = reset.lookback[: self.recent.shape[1]]
+        self.recent[slot, : len(known)] = known
         layers = range(self.entry.shape[1])
         if schedule is None:
             self.entry[slot] = 0

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from test.driver import kv_pools
 from test.engine import Answer, Engine
 from test.tiny import tiny_gemma3
 
@@ -114,7 +115,7 @@ def test_poisoned_rings_of_free_slots_never_show(folder: Path):
     engine = Engine(folder, running=2)
     expected = [Engine(folder, running=2).answer(PROMPT[:60], 8).token_ids]
     for _ in range(4):
-        rings = engine.runner.pools.windows
+        rings = kv_pools(engine.runner).windows
         rings.k[:] = torch.nan
         rings.v[:] = torch.nan
         engine.cache.flush()
@@ -129,7 +130,7 @@ def test_every_page_of_the_tree_keeps_its_bytes(folder: Path):
     engine = Engine(folder, slope=2)
     engine.answer(PROMPT[:100], 2)
     pages = sorted(p for node in engine.cache.tree.nodes() for p in node.pages)
-    pool = engine.runner.pools.pages
+    pool = kv_pools(engine.runner).pages
     before = pool.k[:, pages].clone(), pool.v[:, pages].clone()
     for seed in range(20):
         tail = random.Random(seed).choices(range(5, 320), k=1 + seed)

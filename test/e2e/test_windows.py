@@ -15,6 +15,7 @@ import httpx
 import pytest
 import torch
 
+from test.driver import kv_pools
 from test.e2e.conftest import StartServer
 from test.e2e.server import Server
 from test.engine import Answer, Engine
@@ -96,7 +97,7 @@ def test_poison_in_every_idle_slot_changes_nothing(folder: Path):
     """Section 7 test 3: NaN in free slots, and in warm ones outside the window."""
     engine = Engine(folder, mode="exact", warm=3)
     first = engine.answer(PROMPT, 9)
-    rings = engine.runner.pools.windows
+    rings = kv_pools(engine.runner).windows
     warm = set(engine.cache.windows.warm)
     end = (len(PROMPT) + 8) // 4 * 4
     for slot in range(1, rings.tags.shape[1]):

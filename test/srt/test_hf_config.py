@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from treadle.srt.errors import CheckpointError, ConfigError
-from treadle.srt.hf_config import JsonObject, model_config_from_hf
+from treadle.srt.hf_config import model_config_from_hf
+from treadle.srt.json_object import JsonObject
 from treadle.srt.model_config import LayerKind, ModelConfig, Rope
 
 LLAMA: dict[str, object] = {

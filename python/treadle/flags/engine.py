@@ -93,8 +93,9 @@ CACHE = (
     Flag(
         "--kv-cache-dtype",
         "cache.kv_dtype",
-        "of keys and values",
-        choices=("auto", "float32", "bfloat16"),
+        "of keys and values; fp4 and fp8: of models with compressed entries, where float32 is for "
+        "checking numerics: nothing is rounded then",
+        choices=("auto", "fp4", "fp8", "float32", "bfloat16"),
         synonyms=DTYPES[1:],
     ),
     Flag(
@@ -144,6 +145,37 @@ CACHE = (
         "cache.replay_slope",
         "rows that each window layer replays more than the one above",
         INT,
+    ),
+    Flag(
+        "--enable-decoder-swa-bounded-replay",
+        "cache.trim_rule",
+        "decoder layers run the last window of a prompt only (DeepSeek-V4.1; default with bounded "
+        "replay)",
+        SWITCH,
+        const="prompt",
+        negation="--no-enable-decoder-swa-bounded-replay",
+        negative="off",
+    ),
+    Flag(
+        "--swa-trim-rule",
+        "cache.trim_rule",
+        "the last window of what: the prompt, or each chunk of it",
+        choices=("auto", "prompt", "chunk", "off"),
+    ),
+    Flag(
+        "--no-swa-trim-clip",
+        "cache.trim_clips",
+        "the first decoder layer sees its whole window, as it has keys of all rows",
+        SWITCH,
+        const=False,
+        negation="--swa-trim-clip",
+        negative=True,
+    ),
+    Flag(
+        "--swa-short-hits",
+        "cache.short_hits",
+        "hits of no more tokens than a replay runs: drop, or replay from the first token",
+        choices=("drop", "replay"),
     ),
     Flag("--swa-replay-depth", "cache.replay_depth", "windows that the top layer replays", INT),
     Flag(

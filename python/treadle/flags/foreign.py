@@ -41,12 +41,6 @@ ACCEPTED = (
     _accepted("--sleep-on-idle", "an idle server always sleeps", SWITCH),
     _accepted("--retraction-policy", "the order of preemption is fixed"),
     _accepted("-ub", "a step is never split", SIZE, "--ubatch-size"),
-    _accepted(
-        "--enable-decoder-swa-bounded-replay",
-        "no model here has layers above its last KV source",
-        SWITCH,
-        "--no-enable-decoder-swa-bounded-replay",
-    ),
     _accepted("--swa-full-tokens-ratio", "windows are sized by --max-running-requests", FLOAT),
     _accepted("--swa-prefix-tails", "windows are rebuilt by replay", INT),
     _accepted(

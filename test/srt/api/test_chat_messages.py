@@ -8,7 +8,7 @@ import pytest
 from treadle.srt.api.chat_messages import read_messages
 from treadle.srt.api.schema import ChatMessage
 from treadle.srt.errors import BadRequest
-from treadle.srt.tokenizer.prompts import Conversation
+from treadle.srt.tokenizer.conversation import Conversation
 
 
 def read(*messages: dict[str, object], **options: bool) -> Conversation:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from treadle.srt.cache.layout import KVLayout, align_up, plan_capacity
+from treadle.srt.cache.row_sizes import RowSizes
 from treadle.srt.config import CacheSection
 from treadle.srt.errors import ConfigError
 from treadle.srt.model_config import LayerConfig, LayerKind, ModelConfig, Rope
@@ -49,7 +50,7 @@ def layout(gemma):
 
 def test_gemma_bytes_are_those_of_the_design(layout):
     """Section 5: 1,024 B a row and layer, 3,072 B a token, 7,864,320 B a window, 96 MiB at 32k."""
-    assert layout.row_bytes == 1024
+    assert layout.rows.ring_row_bytes == 1024
     assert layout.token_bytes == 3072
     assert layout.slot_bytes == 7_864_320
     assert layout.token_bytes * 32768 == 96 << 20
@@ -84,13 +85,13 @@ def test_cap_limits_tokens_not_counting_the_sink(layout):
 
 
 def test_model_without_windows_spends_all_on_pages():
-    layout = KVLayout(16, 1536, 30, 0, 0, 0)
+    layout = KVLayout(16, RowSizes(2 * 30 * 1536, 1536, 0), 0, 0)
     capacity = plan_capacity(layout, 64 << 20, 256, -1, 8192, 512)
     assert capacity.num_pages == (64 << 20) // (16 * 30 * 1536)
 
 
 def test_model_without_global_layers_has_pages_for_every_row():
-    capacity = plan_capacity(KVLayout(16, 64, 0, 2, 8, 8), 1 << 20, 3, -1, 100, 32)
+    capacity = plan_capacity(KVLayout(16, RowSizes(0, 64, 2), 8, 8), 1 << 20, 3, -1, 100, 32)
     assert capacity.num_pages == 3 * 7 + 1
 
 
@@ -121,7 +122,7 @@ def test_no_slot_is_refused(layout):
     [
         (CacheSection(page_size=15, kv_dtype="bfloat16"), "page_size 15"),
         (CacheSection(page_size=0, kv_dtype="bfloat16"), "page_size 0"),
-        (CacheSection(kv_dtype="auto"), "kv_dtype 'auto'"),
+        (CacheSection(kv_dtype="auto"), "--kv-cache-dtype auto"),
     ],
 )
 def test_unusable_section_is_refused(gemma, section, word):
@@ -131,7 +132,8 @@ def test_unusable_section_is_refused(gemma, section, word):
 
 
 def test_layer_kinds_decide_what_is_paged(gemma, layout):
-    assert (layout.num_global, layout.num_window) == (3, 15)
+    assert layout.token_bytes == 3 * layout.rows.ring_row_bytes
+    assert layout.rows.num_rings == 15
     assert all(gemma.layers[i].kind is LayerKind.GLOBAL for i in (5, 11, 17))
 
 

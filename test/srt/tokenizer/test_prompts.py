@@ -10,9 +10,10 @@ from test.serving import BOS, TEMPLATE, byte_tokenizer
 from treadle.srt.errors import BadRequest, TooLong
 from treadle.srt.tokenizer import prompts
 from treadle.srt.tokenizer.chat import ChatTemplate
+from treadle.srt.tokenizer.conversation import Conversation
 from treadle.srt.tokenizer.encode import Tokenizer
 from treadle.srt.tokenizer.limits import Limits
-from treadle.srt.tokenizer.prompts import Conversation, Prompts
+from treadle.srt.tokenizer.prompts import Prompts
 
 TOKENIZER = byte_tokenizer()
 ASKED = Conversation([{"role": "user", "content": "hi"}], num_chars=2)

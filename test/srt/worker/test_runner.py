@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from test.driver import kv_pools
 from test.loading import load_runner, small_cache
 from test.tiny import tiny_gemma3
 from treadle.srt.errors import ConfigError
@@ -65,14 +66,14 @@ def test_logprobs_come_only_when_asked(runner: Runner):
 def test_rows_with_nan_are_reported(runner: Runner):
     """T13."""
     runner.execute(plan(1, RowSpan(1, 0, 0, 20, 1), PROMPT))
-    runner.pools.pages.v[:, 1:3] = torch.nan
+    kv_pools(runner).pages.v[:, 1:3] = torch.nan
     out = runner.execute(plan(2, RowSpan(1, 20, 20, 21, 1), [-1]))
     assert out.bad == (0,)
 
 
 def test_capacity_is_what_the_pools_hold(runner: Runner):
     ready = runner.capacity(0)
-    assert ready.num_pages == runner.pools.pages.k.shape[1]
+    assert ready.num_pages == kv_pools(runner).pages.k.shape[1]
     assert ready.num_slots == 9  # four requests, as many warm windows, and the sink
     assert ready.kv_bytes <= 64 << 20
     assert ready.weight_bytes > 100_000
@@ -91,7 +92,7 @@ def test_rewind_empties_the_rings_and_keeps_the_rest_of_the_slot(runner: Runner)
     rewind = Rewind(1, floor=10, hit=16, slope=0, depth=1)
     ids = array("i", PROMPT[10:14])
     runner.execute(StepPlan(2, array("i", span), ids, rewinds=(rewind,)))
-    tags = runner.pools.windows.tags[:, 1]
+    tags = kv_pools(runner).windows.tags[:, 1]
     assert sorted(tags[0][tags[0] >= 0].tolist()) == [10, 11, 12, 13]
     assert int(tags.max()) == 13
     assert runner.slots.sampler[1] is state

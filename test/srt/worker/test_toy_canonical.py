@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from test import oracle
-from test.driver import make_runner, toy_config
+from test.driver import kv_pools, make_runner, toy_config
 from test.engine import Answer, Engine
 from treadle.srt.cache.manager import CacheFacts, CacheManager
 from treadle.srt.cache.replay import ReplayRule, ReplayShape
@@ -60,7 +60,7 @@ class Toy(Engine):
         got = self.cache.tree.pin(ns, array("i", prompt), end, is_resume=True)
         self.cache.tree.unpin(got.pin)
         assert len(got.pages) * PAGE == end
-        pages = self.runner.pools.pages
+        pages = kv_pools(self.runner).pages
         return torch.stack((pages.k[:, list(got.pages)], pages.v[:, list(got.pages)]))
 
 

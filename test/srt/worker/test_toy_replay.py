@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from test import oracle
-from test.driver import Driver, Row, make_runner, toy_config
+from test.driver import Driver, Row, kv_pools, make_runner, toy_config
 from treadle.srt.cache.replay import ReplaySchedule
 
 CONFIG = toy_config()
@@ -101,7 +101,7 @@ def test_staircase_is_closer_than_uniform_replay_of_no_fewer_rows(driver: Driver
 def test_replay_writes_no_shared_page(driver: Driver, slope: int):
     """B6: every page of the hit is byte-equal before and after."""
     driver.cold(1, PROMPT)
-    pages = driver.runner.pools.pages
+    pages = kv_pools(driver.runner).pages
     shared = driver.page_rows[1][: 96 // PAGE]
     before = pages.k[:, shared].clone(), pages.v[:, shared].clone()
     staircase(driver, 96, slope)
@@ -112,7 +112,7 @@ def test_replay_writes_no_shared_page(driver: Driver, slope: int):
 def test_poisoned_slot_of_a_former_owner_never_shows(driver: Driver):
     """Section 7 test 3: stale ring rows hold NaN; reset makes them nobody's."""
     cold = driver.cold(1, PROMPT)
-    rings = driver.runner.pools.windows
+    rings = kv_pools(driver.runner).windows
     driver.cold(2, PROMPT[::-1])
     rings.k[:, 2] = torch.nan
     rings.v[:, 2] = torch.nan

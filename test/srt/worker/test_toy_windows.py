@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from test import oracle
-from test.driver import Driver, Row, make_runner, toy_config
+from test.driver import Driver, Row, kv_pools, make_runner, toy_config
 
 CONFIG = toy_config()
 WINDOW, PAGE = 8, 4
@@ -67,7 +67,7 @@ def test_rows_above_the_hit_are_nobodys(driver: Driver):
     driver.cold(1, TURN)
     driver.decode(1, 5)  # the row of a request that had ended (T33)
     go_on(driver, 2, 1, 56, TURN[:56] + NEXT)
-    tags = driver.runner.pools.windows.tags
+    tags = kv_pools(driver.runner).windows.tags
     assert set(tags[:, 2].flatten().tolist()) == set(range(56 + len(NEXT) - 16, 56 + len(NEXT)))
     driver.enter(1, TURN + NEXT, adopted=driver.page_rows[1][:14], hit=56, floor=49, source=1)
     for reset in driver.resets:
@@ -80,7 +80,7 @@ def test_nothing_outside_the_window_is_read(driver: Driver):
     prompt = TURN + NEXT
     whole = driver.cold(3, prompt)
     driver.cold(1, TURN)
-    rings = driver.runner.pools.windows
+    rings = kv_pools(driver.runner).windows
     dead = (rings.tags[:, 1] >= HIT) | (rings.tags[:, 1] <= HIT - WINDOW)
     assert dead.any()
     rings.k[:, 1][dead], rings.v[:, 1][dead] = torch.nan, torch.nan

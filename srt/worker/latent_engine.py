@@ -1,0 +1,49 @@
+"""Loads DeepSeek-V4.1: packed caches, compressed entries, a decoder that is trimmed."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ..cache.row_sizes import TAIL_ROWS
+from ..errors import ConfigError
+from ..layers.latent_pools import LatentPools
+from ..layers.row_formats import RowFormats
+from ..loader.packed import PackedWeights
+from ..models.deepseek_v41_build import Builder
+from .engine import Engine, LoadRequest
+from .mapping import Trim
+
+
+def load_latent(request: LoadRequest) -> Engine:
+    """Raises: CheckpointError for the files, ConfigError for a way of loading that they lack."""
+    config, model = request.config, request.model
+    latent, cache = model.latent, config.cache
+    assert latent is not None
+    if config.model.load_format not in ("auto", "safetensors"):
+        raise ConfigError(
+            f"--load-format {config.model.load_format}: {model.architecture} is loaded from "
+            "safetensors only"
+        )
+    weights = PackedWeights.open(request.path, model, request.progress)
+    # The exact cache is for checking numerics: nothing is rounded then, activations neither.
+    builder = Builder(model, latent, weights, is_rounding=cache.kv_dtype != "float32")
+    decoder = builder.model(request.path)
+    formats = RowFormats.of(cache.kv_dtype, model.head_dim, latent.indexer.head_dim)
+    capacity = request.capacity
+    pools = LatentPools.allocate(
+        model,
+        formats,
+        capacity.num_pages,
+        cache.page_size,
+        capacity.num_slots,
+        request.ring_rows,
+        TAIL_ROWS,
+    )
+    trim = Trim(latent.cut, model.window, cache.trim_clips, cache.trim_rule == "chunk")
+    return Engine(
+        partial(decoder.forward, pools=pools),
+        decoder.head,
+        pools,
+        weights.num_bytes,
+        trim if cache.trim_rule in ("prompt", "chunk") else None,
+    )

@@ -1,0 +1,111 @@
+"""Block-scaled floats: the published vectors, rounding at ties, and what quantising twice keeps."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from treadle.kernels.reference import block_float as bf
+
+STEPS = torch.arange(-15, 16, 2).float() / 10  # deepseek-v41.md, appendix A
+CODES = [15, 15, 14, 14, 13, 12, 10, 9, 1, 2, 4, 5, 6, 6, 7, 7]
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def test_nvfp4_row_has_the_published_bytes():
+    codes, scale = bf.nvfp4_quantize(STEPS)
+    assert codes.tolist() == CODES
+    assert scale.view(torch.uint8).tolist() == [0x28]
+    assert bf.pack_nibbles(codes).numpy().tobytes().hex() == "ffeecd9a21546677"
+
+
+def test_mxfp4_row_has_the_published_bytes():
+    codes, scale = bf.mxfp4_quantize(STEPS.repeat(2))
+    assert codes.tolist() == CODES * 2
+    assert scale.tolist() == [125]
+
+
+def test_fp8_row_has_the_published_values():
+    codes, scale = bf.fp8_quantize(STEPS.repeat(2))
+    assert scale.tolist() == [119]
+    assert codes.float()[8:16].tolist() == [26, 80, 128, 176, 224, 288, 320, 384]
+
+
+def test_e2m1_rounds_to_nearest_with_ties_to_the_even_code_and_keeps_the_sign_of_zero():
+    ties = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0, 100.0, -0.25, -0.0])
+    assert bf.e2m1_encode(ties).tolist() == [0, 2, 2, 4, 4, 6, 6, 7, 8, 8]
+    above = torch.nextafter(ties[:7], torch.tensor(9.0))
+    assert bf.e2m1_encode(above).tolist() == [1, 2, 3, 4, 5, 6, 7]
+    below = torch.nextafter(ties[:7], torch.tensor(0.0))
+    assert bf.e2m1_encode(below).tolist() == [0, 1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("power", [-100, -3, 0, 1, 60])
+def test_scales_of_exact_powers_of_two_are_exact(power):
+    exact = torch.tensor([2.0**power])
+    assert bf.ceil_log2(exact).tolist() == [power]
+    assert bf.ceil_log2(torch.nextafter(exact, torch.tensor(torch.inf))).tolist() == [power + 1]
+    assert bf.e8m0_decode(torch.tensor([power + 127], dtype=torch.uint8)).item() == 2.0**power
+
+
+def test_e8m0_knows_its_smallest_number_and_nan():
+    decoded = bf.e8m0_decode(torch.tensor([0, 255], dtype=torch.uint8))
+    assert decoded[0].item() == 2.0**-127
+    assert decoded[1].isnan()
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e5])
+def test_rounding_a_rounded_row_changes_no_value(scale):
+    x = normal(40, 64) * scale
+    for quantise, back in (
+        (bf.fp8_quantize, bf.fp8_dequantize),
+        (bf.mxfp4_quantize, bf.mxfp4_dequantize),
+    ):
+        once = back(*quantise(x))
+        assert torch.equal(back(*quantise(once)), once)
+
+
+def test_rounding_a_rounded_nvfp4_row_changes_nothing_where_scales_are_normal():
+    x = normal(40, 64)
+    once = bf.nvfp4_dequantize(*bf.nvfp4_quantize(x))
+    assert torch.equal(bf.nvfp4_dequantize(*bf.nvfp4_quantize(once)), once)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_errors_are_those_of_the_formats(rows):
+    x = normal(rows, 64, seed=2)
+    for rounded, limit in ((bf.fp8_round(x), 2.0**-4), (bf.mxfp4_round(x), 2.0**-2)):
+        largest = (
+            x.view(rows, 2, 32).abs().amax(2, keepdim=True).expand(-1, -1, 32).reshape(x.shape)
+        )
+        assert bool(((rounded - x).abs() <= largest * limit).all())
+
+
+def test_nibbles_are_low_then_high():
+    packed = bf.pack_nibbles(torch.tensor([1, 2, 15, 0], dtype=torch.uint8))
+    assert packed.tolist() == [0x21, 0x0F]
+    assert bf.unpack_nibbles(packed).tolist() == [1, 2, 15, 0]
+
+
+def test_tile_scales_cover_32_by_32_also_at_ragged_edges():
+    weight = torch.ones(40, 70).to(torch.float8_e4m3fn)
+    scales = torch.tensor([[127, 128, 129], [130, 131, 132]], dtype=torch.uint8)
+    wide = bf.fp8_tiles(weight, scales)
+    assert wide.shape == (40, 70)
+    assert wide[0, 0] == 1 and wide[0, 32] == 2 and wide[39, 69] == 32
+
+
+def test_fp4_matrix_scales_each_row_in_groups_of_32():
+    packed = bf.pack_nibbles(torch.full((2, 64), 2, dtype=torch.uint8))  # code 2 is 1.0
+    scales = torch.tensor([[127, 128], [129, 126]], dtype=torch.uint8)
+    wide = bf.fp4_matrix(packed, scales)
+    assert wide[0, 0] == 1 and wide[0, 32] == 2 and wide[1, 0] == 4 and wide[1, 63] == 0.5
+
+
+def test_a_row_scale_is_one_power_of_two():
+    codes, scale = bf.fp8_row_quantize(STEPS.repeat(8))
+    assert scale.item() == 2.0**-8
+    assert codes.float()[8:10].tolist() == [26, 80]

@@ -1,0 +1,56 @@
+"""N-gram memory: the published hash rows, and the gate."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from treadle.kernels.reference import engram
+from treadle.srt.latent_config import EngramConfig
+from treadle.srt.loader.engram_map import multipliers, primes
+
+RELEASED = EngramConfig((1, 14), (384006168, 384016682), 4, 8, 256, 16_000_000, 99092, 2)
+ROWS = {  # deepseek-v41.md, appendix A: columns 0, 1, 8, 9, 16, 17, 23
+    (0, (10, 20, 30, 40)): (
+        10250667,
+        16051853,
+        130904169,
+        147647512,
+        266647502,
+        284737834,
+        381142068,
+    ),
+    (0, (10, 2, 2, 2)): (9400104, 24924096, 128026094, 156221192, 261350200, 277988921, 382122658),
+    (1, (10, 20, 30, 40)): (
+        13402985,
+        31185432,
+        128818944,
+        152218109,
+        260141385,
+        283855289,
+        370522085,
+    ),
+    (1, (10, 2, 2, 2)): (11315085, 19412660, 135395884, 144699923, 269973942, 285486044, 379075217),
+}
+
+
+@pytest.mark.parametrize("case", ROWS, ids=str)
+def test_rows_are_the_published_ones(case):
+    place, ids = case
+    prime = torch.tensor(primes(RELEASED)[place])
+    offset = (prime.flatten().cumsum(0) - prime.flatten()).view_as(prime)
+    factors = torch.tensor(multipliers(RELEASED.layers[place], RELEASED))
+    rows = engram.engram_rows(torch.tensor([ids]), factors, prime, offset)[0]
+    assert tuple(rows[[0, 1, 8, 9, 16, 17, 23]].tolist()) == ROWS[case]
+    assert int(rows.max()) < RELEASED.rows[place]
+
+
+def test_the_gate_has_the_sign_of_the_dot_product_and_a_floor():
+    x = torch.tensor([[[1.0, 1.0]]])
+    value, weight = torch.tensor([[10.0, 20.0]]), torch.ones(1, 2)
+    for key, sign in ((torch.tensor([[[1.0, 1.0]]]), 1.0), (torch.tensor([[[-1.0, -1.0]]]), -1.0)):
+        out = engram.engram_gate(x, key, value, weight, 0.0)
+        gate = torch.sigmoid(torch.tensor(sign * (2 * 2**-0.5) ** 0.5))
+        torch.testing.assert_close(out, x + gate * value)
+    out = engram.engram_gate(x, torch.tensor([[[1.0, -1.0]]]), value, weight, 0.0)
+    torch.testing.assert_close(out, x + torch.sigmoid(torch.tensor(1e-3)) * value)
