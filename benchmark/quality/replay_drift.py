@@ -123,7 +123,8 @@ def _mean_kl(exact: Tensor, other: Tensor) -> float:
 def _served(
     path: Path, texts: Sequence[tuple[Text, list[int]]], args: argparse.Namespace
 ) -> list[Drift]:
-    flags = ("--quantization", args.quantization)
+    # A warm window would be taken instead of the replay that is to be measured.
+    flags = ("--quantization", args.quantization, "--max-warm-windows", "0")
     drifts = []
     with Server(treadle_spec(args.treadle_cmd, path, args.threads, flags)) as server:
         server.wait_until_ready()
