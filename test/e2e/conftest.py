@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,25 +17,40 @@ StartServer = Callable[..., Server]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak-seconds", type=float, default=10.0, help="length of the soak test")
-    parser.addoption("--fuzz-requests", type=int, default=200, help="least generated requests")
+    parser.addoption("--storm-requests", type=int, default=100, help="of each storm of aborts")
 
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[StartServer]:
     """Starts a server on a model name or path and waits until it serves."""
+    with _starting(lambda: tmp_path) as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def serve_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartServer]:
+    """The same for servers that all tests of a file share."""
+    with _starting(lambda: tmp_path_factory.mktemp("server")) as start:
+        yield start
+
+
+@contextmanager
+def _starting(new_folder: Callable[[], Path]) -> Iterator[StartServer]:
     started: list[Server] = []
 
     def start(model: str, *argv: str) -> Server:
         if model.startswith("demo:"):
             _need(model)
-        server = Server(tmp_path, "--model-path", model, "--port", "0", *argv)
+        server = Server(new_folder(), "--model-path", model, "--port", "0", *argv)
         started.append(server)
         server.wait_until_serving()
         return server
 
-    yield start
-    for server in started:
-        server.close()
+    try:
+        yield start
+    finally:
+        for server in started:
+            server.close()
 
 
 def _need(model: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import re
 import time
 
 import httpx
@@ -16,19 +15,13 @@ import psutil
 import pytest
 
 from test.e2e.conftest import StartServer
+from test.e2e.prometheus import total
 from test.e2e.server import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
 CLIENTS = 50
 RSS_GROWTH = 1.02
-
-
-def gauge(metrics: str, name: str) -> float:
-    """Sum of the samples of `name` whose labels hold the given text."""
-    family, _, label = name.partition("|")
-    pattern = re.compile(rf"^{re.escape(family)}(?:\{{([^}}]*)\}})? ([0-9.e+-]+)$", re.M)
-    return sum(float(v) for labels, v in pattern.findall(metrics) if label in (labels or ""))
 
 
 async def client(http: httpx.AsyncClient, rng: random.Random, until: float) -> int:
@@ -70,7 +63,7 @@ async def idle_state(server: Server) -> dict[str, float]:
         metrics = (await http.get("/metrics")).text
     names = ["treadle:pages|free", "treadle:window_slots|free", "sglang:num_running_reqs"]
     names += ["sglang:num_queue_reqs", "treadle:cache_invariant_failures_total"]
-    state = {name: gauge(metrics, name) for name in names}
+    state = {name: total(metrics, name) for name in names}
     return state | {"open_files": float(sum(map(open_files, server.children)))}
 
 
