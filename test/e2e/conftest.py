@@ -17,6 +17,7 @@ StartServer = Callable[..., Server]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak-seconds", type=float, default=10.0, help="length of the soak test")
+    parser.addoption("--fuzz-requests", type=int, default=200, help="least generated requests")
     parser.addoption("--storm-requests", type=int, default=100, help="of each storm of aborts")
 
 
