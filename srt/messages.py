@@ -46,10 +46,12 @@ class GrammarKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Grammar:
     """What an answer must match from its first to its last token; `grammar/compile.py` makes and
-    checks them."""
+    checks them. `prelude`: Lark rules of what comes before, if anything does.
+    """
 
     kind: GrammarKind
     text: str
+    prelude: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from tokenizers.models import BPE
 
 from test.documented import Documented
 from treadle.srt.api.app import make_app
+from treadle.srt.api.grammar import GrammarDesk
 from treadle.srt.api.output_formats import find_formats
 from treadle.srt.api.sampling import SamplingDefaults, SamplingReader
 from treadle.srt.api.service import ModelInfo, Service
@@ -283,12 +284,14 @@ def make_service(
     metrics = RequestMetrics("tiny")
     template = ChatTemplate(TEMPLATE, name="tiny", tokens=tokenizer.role_texts)
     section = model or ModelSection(served_name="tiny")
+    frontend = Frontend(engine, tokenizer, metrics)
     return Service(
-        frontend=Frontend(engine, tokenizer, metrics),
+        frontend=frontend,
         prompts=Prompts(tokenizer, template, limits),
         tokenizer=tokenizer,
         limits=limits,
         sampling=SamplingReader(SamplingDefaults(), limits, tokenizer.eos_ids),
+        grammars=GrammarDesk(tokenizer, frontend, tokenizer.eos_ids, is_on=True),
         formats=find_formats(section, "tiny", template, tokenizer),
         model=ModelInfo("tiny", "/models/tiny", "/models/tiny", "TinyForCausalLM", "tiny", 16, 7),
         config=ServerConfig(model=section, net=net),

@@ -231,4 +231,6 @@ def _notices(uses: Sequence[_Use]) -> tuple[str, ...]:
     for use in uses:
         if use.flag.status is Status.ACCEPTED:
             lines.append(f"{use.spelling} has no effect: {use.flag.why}")
+        elif use.flag.why and use.text in dict(use.flag.synonyms):
+            lines.append(f"{use.spelling} {use.text}: {use.flag.why}")
     return tuple(dict.fromkeys(lines))

@@ -13,7 +13,6 @@ import msgspec
 
 from ..errors import BadRequest
 from ..tokenizer.conversation import Conversation
-from .later import not_supported
 from .schema import ChatMessage, ChatRequest, ContentPart
 
 MAX_MESSAGES = 1 << 15  # reading them takes 0.1 s, in which nobody else is answered
@@ -111,24 +110,9 @@ def _content(content: str | list[ContentPart] | None, where: str) -> str:
 
 
 def check_features(body: ChatRequest) -> None:
-    """Formats and templates of the request. Raises BadRequest, NotSupported."""
+    """Raises BadRequest, NotSupported."""
     if body.chat_template is not None:
         raise BadRequest(
             "chat_template in a request is refused: the server was not started to trust it",
             param="chat_template",
         )
-    form = body.response_format
-    if form is None or form.type == "text":
-        return
-    if form.type == "json_schema" and not (form.json_schema or {}).get("schema"):
-        raise BadRequest(
-            "response_format of type json_schema needs json_schema.schema",
-            param="response_format.json_schema",
-        )
-    if form.type not in ("json_object", "json_schema", "structural_tag"):
-        raise BadRequest(
-            f"response_format.type must be text, json_object, json_schema or structural_tag, "
-            f"got {form.type!r}",
-            param="response_format.type",
-        )
-    raise not_supported("response_format", f"type {form.type!r}")

@@ -68,6 +68,13 @@ class OutputRules:
     shown_ids: frozenset[int] = frozenset()
 
     @property
+    def is_inside(self) -> bool:
+        """The first token of an answer is reasoning."""
+        if self.reasoning is None:
+            return False
+        return self.reasoning.is_forced if self.is_open is None else self.is_open
+
+    @property
     def is_plain(self) -> bool:
         """Text is content as it is."""
         return self.reasoning is None and self.dialect is None

@@ -15,9 +15,6 @@ from .schema import SamplingFields
 
 OFF: tuple[object, ...] = (None, False, 0, "", [], {})
 SAMPLING_LATER = (
-    "json_schema",
-    "regex",
-    "ebnf",
     "structural_tag",
     "stop_regex",
     "custom_params",
@@ -59,16 +56,8 @@ class CommonLater(msgspec.Struct, kw_only=True):
 
 
 class OpenAILater(CommonLater, kw_only=True):
-    regex: Any = None
-    ebnf: Any = None
-    json_schema: Any = None
     structural_tag: Any = None
     stop_regex: Any = None
-    structured_outputs: Any = None
-    guided_json: Any = None
-    guided_regex: Any = None
-    guided_choice: Any = None
-    guided_grammar: Any = None
     allowed_token_ids: Any = None
     bad_words: Any = None
     thinking_token_budget: Any = None

@@ -18,6 +18,7 @@ from ..tokenizer.jobs import PromptJob
 from .answering import collect, stream
 from .bodies import JsonResponse
 from .generating import JobOptions, check_outputs, make_job, new_rid, read_scope, while_connected
+from .grammar import constrained, native_grammar
 from .later import NativeLater, refuse
 from .native_batch import Batch, Row, read_batch
 from .native_events import NativeEvents, NativeResult
@@ -64,7 +65,10 @@ class GenerateRoute:
 
     def _options(self, body: GenerateBody, row: Row, request: Request) -> JobOptions:
         return JobOptions(
-            sampling=self._service.sampling.read(row.sampling, NATIVE),
+            sampling=constrained(
+                self._service.sampling.read(row.sampling, NATIVE),
+                native_grammar(row.sampling, NATIVE.prefix),
+            ),
             scope=read_scope(body, request, row.extra_key),
             top_logprobs=row.top_logprobs,
             is_streaming=bool(body.stream),
@@ -75,6 +79,7 @@ class GenerateRoute:
     async def _jobs(self, batch: Batch, options: list[JobOptions]) -> list[PromptJob]:
         jobs = []
         for row, option in zip(batch.rows, options, strict=True):
+            await self._service.grammars.check(option.sampling)
             jobs.append(make_job(self._service, await self._ids(row), option, rid=row.rid))
             await asyncio.sleep(0)  # a large batch must not hold up the streams of others
         return jobs

@@ -21,6 +21,8 @@ from .chat_output import OutputRules, after_prompt, output_rules
 from .chat_reasoning import reasoning_wishes, template_variables
 from .forced_calls import force_calls
 from .generating import JobOptions, make_job, new_rid, read_scope, while_connected
+from .grammar import constrained, openai_grammar
+from .later import not_supported
 from .openai_common import AnswerPlan, Frame, read_openai, respond
 from .sampling import CHAT, CHAT_NEW, Sampling, from_openai, showing, top_logprobs
 from .schema import ChatRequest
@@ -45,8 +47,7 @@ class ChatRoute:
         rid = new_rid(body.rid)
         ids = await while_connected(request, self._prompt_ids(body, tools))
         rules = after_prompt(rules, service.tokenizer, ids)
-        sampling = await force_calls(options.sampling, rules, tools, service.tokenizer)
-        options = replace(options, sampling=sampling)
+        options = await while_connected(request, self._checked(options, rules, tools))
         jobs = [make_job(service, ids, options)]
         check_scores(jobs)
         generation = service.frontend.submit(jobs, rid=rid, is_streaming=plan.is_streaming)
@@ -74,7 +75,22 @@ class ChatRoute:
 
     def _sampling(self, body: ChatRequest) -> Sampling:
         dialect = CHAT if body.max_completion_tokens is None else CHAT_NEW
-        return self._service.sampling.read(from_openai(body), dialect)
+        sampling = self._service.sampling.read(from_openai(body), dialect)
+        return constrained(sampling, openai_grammar(body))
+
+    async def _checked(self, options: JobOptions, rules: OutputRules, tools: ToolUse) -> JobOptions:
+        """With the grammar that calls or the answer must match; reasoning that the prompt has
+        opened comes before it."""
+        sampling, desk = options.sampling, self._service.grammars
+        if tools.is_forced:
+            sampling = await force_calls(sampling, rules, tools, self._service)
+        elif sampling.params.grammar is not None:
+            if rules.dialect is not None:  # a grammar of the answer alone would forbid every call
+                raise not_supported("tools", "beside a grammar; tool_choice 'none' is")
+            if rules.reasoning is not None and rules.is_inside:
+                sampling = desk.after_reasoning(sampling, rules.reasoning.end)
+            await desk.check(sampling)
+        return replace(options, sampling=sampling)
 
     async def _prompt_ids(self, body: ChatRequest, tools: ToolUse) -> array[int]:
         if body.input_ids is not None:

@@ -20,6 +20,7 @@ from ..tokenizer.choice import Delta
 from ..tokenizer.encode import Tokenizer
 from ..tokenizer.generation import Generation
 from .generating import JobOptions, check_outputs, make_job, new_rid, read_scope, while_connected
+from .grammar import constrained, openai_grammar
 from .later import not_supported
 from .logprobs import CompletionLogprobs, TextLists
 from .openai_common import AnswerPlan, Frame, Members, read_openai, respond
@@ -47,6 +48,7 @@ class CompletionRoute:
         model = service.check_model(body.model)
         options = self._options(body, request, plan)
         rid = new_rid(body.rid)
+        await while_connected(request, service.grammars.check(options.sampling))
         prompts = await while_connected(request, self._prompts(body, options.sampling.n))
         jobs = [make_job(service, prompt.ids, options) for prompt in prompts]
         check_scores(jobs)
@@ -58,6 +60,7 @@ class CompletionRoute:
 
     def _options(self, body: CompletionRequest, request: Request, plan: AnswerPlan) -> JobOptions:
         sampling = self._service.sampling.read(from_openai(body), COMPLETION)
+        sampling = constrained(sampling, openai_grammar(body))
         if body.best_of is not None and body.best_of != sampling.n:
             raise not_supported("best_of", f"other than n, which is {sampling.n}")
         is_scored = plan.prompt_top is not None or (body.echo and plan.has_logprobs)

@@ -19,7 +19,7 @@ Ids = list[int]
 class SamplingFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """`sampling_params` of /generate; the OpenAI routes are converted to it.
 
-    From `json_schema` on: features that are not built yet, refused when set.
+    From `structural_tag` on: features that are not built yet, refused when set.
     """
 
     max_new_tokens: int | None | UnsetType = UNSET  # null: to the end of the context
@@ -41,9 +41,9 @@ class SamplingFields(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     logit_bias: dict[str, float] | None = None
     sampling_seed: int | None = None
     stream_interval: int | None = None
-    json_schema: Any = None
-    regex: Any = None
-    ebnf: Any = None
+    json_schema: str | dict[str, Any] | bool | None = None
+    regex: str | None = None
+    ebnf: str | None = None
     structural_tag: Any = None
     stop_regex: Any = None
     custom_params: Any = None
@@ -66,6 +66,35 @@ class CacheFields(msgspec.Struct, kw_only=True):
     deadline_s: float | None = None  # seconds from arrival, after which the answer is 503
     swa_replay: str | None = None
     swa_replay_slope: int | None = None
+
+
+class JsonSchemaFormat(msgspec.Struct, kw_only=True):
+    """`strict` has no effect: a schema is always kept to."""
+
+    name: str | None = None
+    description: str | None = None
+    schema: dict[str, Any] | bool | None = None
+    strict: bool | None = None
+
+
+class ResponseFormat(msgspec.Struct, kw_only=True):
+    type: str
+    json_schema: JsonSchemaFormat | None = None
+
+
+class StructuredOutputs(msgspec.Struct, kw_only=True):
+    """vLLM's spelling of the grammars."""
+
+    json: str | dict[str, Any] | bool | None = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+    structural_tag: Any = None
+    whitespace_pattern: str | None = None
+    disable_any_whitespace: bool | None = None  # no effect: there never is any
+    disable_additional_properties: bool | None = None
+    disable_fallback: bool | None = None  # no effect: there is one compiler
 
 
 class OpenAIFields(CacheFields, kw_only=True):
@@ -93,6 +122,15 @@ class OpenAIFields(CacheFields, kw_only=True):
     logit_bias: dict[str, float] | None = None
     seed: int | None = None
     return_token_ids: bool | None = None
+    response_format: ResponseFormat | None = None
+    json_schema: str | dict[str, Any] | bool | None = None
+    regex: str | None = None
+    ebnf: str | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: str | dict[str, Any] | bool | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
     prompt_logprobs: int | bool | None = None
 
 
@@ -120,11 +158,6 @@ class ChatMessage(msgspec.Struct, kw_only=True):
     reasoning: str | None = None  # the same by its other name
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
-
-
-class ResponseFormat(msgspec.Struct, kw_only=True):
-    type: str
-    json_schema: dict[str, Any] | None = None
 
 
 class ToolFunction(msgspec.Struct, kw_only=True):
@@ -161,7 +194,6 @@ class ChatRequest(OpenAIFields, kw_only=True):
     tools: list[Tool] | None = None
     tool_choice: str | NamedTool | None = None
     parallel_tool_calls: bool | None = None
-    response_format: ResponseFormat | None = None
     chat_template: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     continue_final_message: bool | None = None

@@ -11,6 +11,7 @@ from ..tokenizer.encode import Tokenizer
 from ..tokenizer.frontend import Frontend
 from ..tokenizer.limits import Limits
 from ..tokenizer.prompts import Prompts
+from .grammar import GrammarDesk
 from .output_formats import OutputFormats
 from .sampling import SamplingReader
 
@@ -35,6 +36,7 @@ class Service:
     tokenizer: Tokenizer
     limits: Limits
     sampling: SamplingReader
+    grammars: GrammarDesk
     formats: OutputFormats
     model: ModelInfo
     config: ServerConfig

@@ -11,7 +11,9 @@ otherwise under "x-guidance" (llguidance's own key).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import orjson
@@ -84,6 +86,17 @@ def lark_json(schema: Mapping[str, object] | bool) -> str:
     return f"%json {json.dumps({**schema, 'x-guidance': spacing}, ensure_ascii=False)}"
 
 
+def after_free_text(grammar: Grammar, close: str, close_id: int | None) -> Grammar:
+    """Any text up to the first `close`, then `grammar`: for reasoning before an answer. `close_id`:
+    the special token that `close` is, if it is one, for such are no text."""
+    if close_id is not None:
+        prelude = f"start: free <[{close_id}]> @answer\nfree: /(?s:.*)/"
+    else:
+        pattern = re.escape(close).replace("/", r"\/").replace("\n", "n")
+        prelude = f"start: free @answer\nfree[lazy]: /(?s:.*){pattern}/"
+    return replace(grammar, prelude=prelude)
+
+
 def check(grammar: Grammar) -> None:
     """Compiles it without a vocabulary: for any thread, takes milliseconds and lets others run.
 
@@ -97,6 +110,15 @@ def check(grammar: Grammar) -> None:
 
 def to_llguidance(grammar: Grammar) -> str:
     """llguidance's own form. Raises: BadRequest for text that has no such form."""
+    text = _own_form(grammar)
+    if not grammar.prelude:
+        return text
+    inner = orjson.loads(text)["grammars"][0] if text.startswith("{") else {"lark_grammar": text}
+    outer = {"lark_grammar": grammar.prelude}
+    return orjson.dumps({"grammars": [outer, {**inner, "name": "answer"}]}).decode()
+
+
+def _own_form(grammar: Grammar) -> str:
     text, kind = grammar.text, grammar.kind
     _check_size(text, kind)
     if kind is GrammarKind.JSON_SCHEMA:

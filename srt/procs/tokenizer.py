@@ -21,6 +21,7 @@ import psutil
 import uvloop
 
 from ..api.app import make_app
+from ..api.grammar import GrammarDesk
 from ..api.output_formats import find_formats
 from ..api.sampling import SamplingDefaults, SamplingReader
 from ..api.service import ModelInfo, Service
@@ -38,7 +39,6 @@ from ..tokenizer.frontend import Frontend, ServingState
 from ..tokenizer.jobs import probe_job
 from ..tokenizer.limits import Limits
 from ..tokenizer.prompts import PromptFormat, Prompts
-from ..tokenizer.spelling import spell_tokens
 from .boot import Boot, run_child
 from .http_server import HttpServer, bind
 
@@ -93,12 +93,15 @@ def make_service(boot: Boot, channel: AsyncChannel) -> Service:
     eos_ids = tuple(i for i in dict.fromkeys((*model.eos_ids, *tokenizer.eos_ids)))
     metrics = RequestMetrics(config.model.served_name, config.api.metrics_prefix)
     template = _prompt_format(boot, tokenizer)
+    frontend = Frontend(channel, tokenizer, metrics)
+    has_grammars = config.sched.grammar_backend != "none"
     return Service(
-        frontend=Frontend(channel, tokenizer, metrics, spell_tokens(tokenizer, eos_ids)),
+        frontend=frontend,
         prompts=Prompts(tokenizer, template, limits),
         tokenizer=tokenizer,
         limits=limits,
         sampling=SamplingReader(_defaults(boot), limits, eos_ids),
+        grammars=GrammarDesk(tokenizer, frontend, eos_ids, is_on=has_grammars),
         formats=find_formats(config.model, model.model_type, template, tokenizer),
         model=ModelInfo(
             served_name=config.model.served_name,

@@ -82,6 +82,10 @@ class Tokenizer:
                 self._bytes[token_id] = found
         return found
 
+    def is_byte(self, token_id: int) -> bool:
+        """Whether the id was made for one byte of what has no piece, as "<0x0A>"."""
+        return self._vocabulary.is_byte(token_id)
+
     def token_text(self, token_id: int) -> str:
         """For people and log-probabilities; a part of a character reads as U+FFFD."""
         return self.token_bytes(token_id).decode("utf-8", "replace")

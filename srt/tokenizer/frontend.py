@@ -76,16 +76,8 @@ class ServingState(StrEnum):
 
 
 class Frontend:
-    def __init__(
-        self,
-        channel: Channel,
-        tokenizer: Tokenizer,
-        metrics: RequestMetrics,
-        table: TokenBytes | None = None,
-    ) -> None:
-        """`table` is sent before the first grammar; without one none may be used."""
+    def __init__(self, channel: Channel, tokenizer: Tokenizer, metrics: RequestMetrics) -> None:
         self._channel = channel
-        self._table = table
         self._tokenizer = tokenizer
         self._metrics = metrics
         self._live: dict[RequestId, tuple[Choice, Generation]] = {}
@@ -101,6 +93,7 @@ class Frontend:
         self.stopping = asyncio.Event()  # set once, by Shutdown or the loss of the engine
         self.hurried = asyncio.Event()  # set by a second Shutdown: what runs may not end
         self.last_output_at = time.monotonic()
+        self.has_taught = False
 
     @property
     def num_live(self) -> int:
@@ -135,6 +128,12 @@ class Frontend:
         self._enter(generation, names)
         meter.arrived(len(jobs))
         return generation
+
+    def teach(self, table: TokenBytes) -> None:
+        """What ids spell, once, before the first request with a grammar is submitted."""
+        if not self.has_taught:
+            self.has_taught = True
+            self._channel.send(table)
 
     def check_serving(self) -> None:
         """Raises Overloaded or WorkerLost unless requests are accepted now."""
@@ -263,7 +262,6 @@ class Frontend:
         generation.names = names
         self._names |= names
         try:
-            self._spell_tokens(generation.choices)
             for choice in generation.choices:
                 self._channel.send(choice.request)
                 self._live[choice.wire_rid] = (choice, generation)
@@ -271,12 +269,6 @@ class Frontend:
             generation.close()
             self._names -= names
             raise
-
-    def _spell_tokens(self, choices: Sequence[Choice]) -> None:
-        """Once, and only if a grammar comes: the table has megabytes."""
-        if self._table is not None and any(c.request.sampling.grammar for c in choices):
-            self._channel.send(self._table)
-            self._table = None
 
     def _make_choices(self, named: Sequence[ChoiceName]) -> tuple[Choice, ...]:
         now = time.monotonic()

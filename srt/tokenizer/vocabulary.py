@@ -56,6 +56,13 @@ class Vocabulary:
             return _byte_level(piece)
         return _sentencepiece(piece)
 
+    def is_byte(self, token_id: int) -> bool:
+        """Whether the piece is spelled "<0xE2>": the fallback for what has no piece."""
+        if self.spelling is not Spelling.SENTENCEPIECE or token_id in self.literals:
+            return False
+        piece = self.pieces[token_id]
+        return len(piece) == 6 and piece.startswith("<0x") and piece.endswith(">")
+
 
 def _byte_level(piece: str) -> bytes:
     try:

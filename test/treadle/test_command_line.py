@@ -135,3 +135,11 @@ def test_bad_file_is_refused(tmp_path: Path, text: str, words: str):
 def test_missing_file_is_refused(tmp_path: Path):
     with pytest.raises(ConfigError, match="--config .*No such file"):
         parse("--config", str(tmp_path / "none.yaml"))
+
+
+def test_other_grammar_compilers_are_replaced_with_a_notice():
+    line = parse("--grammar-backend", "xgrammar")
+    assert line.config.sched.grammar_backend == "llguidance"
+    assert line.notices == ("--grammar-backend xgrammar: llguidance takes its place",)
+    assert parse("--grammar-backend", "llguidance").notices == ()
+    assert parse("--grammar-backend", "none").config.sched.grammar_backend == "none"

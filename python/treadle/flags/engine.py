@@ -5,6 +5,8 @@ from __future__ import annotations
 from ..srt.config import EVICTION_POLICIES, REPLAY_MODES
 from .row import DTYPES, FLOAT, INT, SIZE, SWITCH, Flag
 
+OTHER_COMPILERS = ("xgrammar", "outlines", "guidance", "lm-format-enforcer", "auto")
+
 SCHEDULING = (
     Flag(
         "--max-running-requests",
@@ -60,9 +62,11 @@ SCHEDULING = (
     Flag(
         "--grammar-backend",
         "sched.grammar_backend",
-        "of structured output; none: such requests are refused",
+        "compiler of grammars that answers must match; none: such requests are answered 501",
         aliases=("--guided-decoding-backend",),
         choices=("llguidance", "none"),
+        synonyms=tuple((name, "llguidance") for name in OTHER_COMPILERS),
+        why="llguidance takes its place",
     ),
     Flag("--random-seed", "sched.seed", "of requests without a seed", INT, ("--seed",)),
     Flag(

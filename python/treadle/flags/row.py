@@ -28,7 +28,8 @@ class Kind(StrEnum):
 class Flag:
     """`aliases` mean the same and take the same values. `synonyms` maps other words for a choice.
     `field` is a path into ServerConfig, "" when there is none. `negation` is the spelling that
-    sets a switch the other way, and `const` what the switch itself sets.
+    sets a switch the other way, and `const` what the switch itself sets. `why` of an implemented
+    flag is told when a synonym is used.
     """
 
     spelling: str

@@ -50,6 +50,14 @@ ROWS = [
     chat(400, "Expected `int", "max_tokens", max_tokens=True),
     Row(NATIVE, {"text": "a", "sampling_params": {"top_k": "1"}}, 400, "int",
         "sampling_params.top_k"),
+    # grammars
+    chat(400, "regex and response_format are both set", "response_format", regex="a",
+         response_format={"type": "json_object"}),
+    chat(400, "needs json_schema.schema", "response_format.json_schema",
+         response_format={"type": "json_schema"}),
+    chat(400, "Invalid type: x", "json_schema", json_schema='{"type": "x"}'),
+    Row(NATIVE, {"text": "a", "sampling_params": {"regex": "("}}, 400, "unclosed group", "regex"),
+    Row(TEXT, {"prompt": "a", "ebnf": "root ::= x"}, 400, "'x' not found", "ebnf"),
     # inputs
     Row(NATIVE, {}, 400, "text, input_ids and input_embeds", "text"),
     Row(NATIVE, {"text": "a", "input_ids": [1]}, 400, "text, input_ids", "text"),

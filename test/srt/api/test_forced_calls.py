@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from test.serving import Bench, FakeEngine, byte_tokenizer, serving
+from test.serving import Bench, FakeEngine, serving
 from treadle.srt.api.chat_output import OutputRules
 from treadle.srt.api.forced_calls import force_calls
 from treadle.srt.api.sampling import Sampling
@@ -68,13 +68,13 @@ async def test_a_schema_that_is_none_is_refused_before_the_engine_hears_of_it(be
     assert bench.engine.sent == []
 
 
-async def test_an_answer_has_one_grammar_only():
+async def test_an_answer_has_one_grammar_only(bench: Bench):
     tools = read_tools([msgspec.convert(TOOLS[1], Tool)], "required", is_parallel=None)
     params = SamplingParams(max_new_tokens=9, grammar=json_object())
     cap = OutputCap(9, is_strict=True, param="")
     sampling = Sampling(params, TextRules(), cap, n=1, stream_interval=None)
     with pytest.raises(BadRequest, match="another form") as caught:
-        await force_calls(sampling, OutputRules(dialect=HERMES), tools, byte_tokenizer())
+        await force_calls(sampling, OutputRules(dialect=HERMES), tools, bench.service)
     assert caught.value.param == "tool_choice"
 
 

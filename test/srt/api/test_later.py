@@ -13,12 +13,6 @@ HI = [{"role": "user", "content": "hi"}]
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 
 CHAT_ROWS: list[tuple[str, dict[str, Any]]] = [
-    ("response_format", {"response_format": {"type": "json_object"}}),
-    ("response_format",
-     {"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}}}),
-    ("regex", {"regex": "a+"}),
-    ("ebnf", {"ebnf": "root ::= 'a'"}),
-    ("structured_outputs", {"structured_outputs": {"choice": ["a"]}}),
     ("session_params", {"session_params": {"id": "s"}}),
     ("lora_path", {"lora_path": "x"}),
     ("return_hidden_states", {"return_hidden_states": True}),
@@ -33,8 +27,7 @@ TEXT_ROWS: list[tuple[str, dict[str, Any]]] = [
 NATIVE_ROWS: list[tuple[str, dict[str, Any]]] = [
     ("image_data", {"text": "a", "image_data": "x"}),
     ("input_embeds", {"input_embeds": [[0.1]]}),
-    ("sampling_params.json_schema", {"text": "a", "sampling_params": {"json_schema": "{}"}}),
-    ("sampling_params.regex", {"text": "a", "sampling_params": {"regex": "a"}}),
+    ("sampling_params.stop_regex", {"text": "a", "sampling_params": {"stop_regex": "a"}}),
     ("sampling_params.beam_width", {"text": "a", "sampling_params": {"beam_width": 2}}),
 ]
 

@@ -9,7 +9,12 @@ import pytest
 
 from test.grammars import EOS, pieces, table
 from treadle.srt.errors import BadRequest
-from treadle.srt.grammar.compile import from_choices, from_json_schema, json_object
+from treadle.srt.grammar.compile import (
+    after_free_text,
+    from_choices,
+    from_json_schema,
+    json_object,
+)
 from treadle.srt.grammar.mask import Matcher, NextRow, Prototype, Vocabulary
 from treadle.srt.messages import Grammar, GrammarKind
 
@@ -148,6 +153,28 @@ def test_id_that_was_not_allowed_is_an_error():
     row = matcher.after(ord("z"))
     assert row.error
     assert "<" not in row.error
+
+
+@pytest.mark.parametrize(
+    "grammar", [from_json_schema(SCHEMA), regex("[ab]/c"), from_choices(["x", "y"])]
+)
+@pytest.mark.parametrize("close_id", [None, SIZE - 1])
+def test_free_text_may_come_before_an_answer(grammar: Grammar, close_id: int | None):
+    close = "</think>\n"
+    vocabulary = Vocabulary(table([*SPELLED[:-1], close.encode()], eos=(EOS, SIZE - 1)), SIZE)
+    given = after_free_text(grammar, close, close_id)
+    matcher = Prototype(given, vocabulary).start(frozenset([EOS]), jumps=True)
+    assert EOS not in allowed(matcher.first())
+    row = NextRow()
+    for char in b'so {"</think> ':
+        row = matcher.after(char)
+        assert not row.error
+        assert EOS not in allowed(row)
+    ending = [close_id] if close_id is not None else list(close.encode())
+    for token in ending:
+        row = matcher.after(token)
+    bare = Prototype(grammar, vocabulary).start(frozenset([EOS]), jumps=True)
+    assert row.forced or allowed(row) == allowed(bare.first())
 
 
 def test_masks_that_cost_too_much_are_an_error_in_words():

@@ -7,13 +7,11 @@ import random
 from array import array
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 
 from test.serving import EOS, READY, FakeEngine, byte_tokenizer, hold, refuse
 from treadle.srt.errors import BadRequest, InvariantBroken, Overloaded, TreadleError, WorkerLost
-from treadle.srt.grammar.compile import json_object
 from treadle.srt.messages import (
     AbortRequest,
     Failed,
@@ -24,12 +22,11 @@ from treadle.srt.messages import (
     Shutdown,
 )
 from treadle.srt.metrics import RequestMetrics
-from treadle.srt.token_masks import TokenBytes
 from treadle.srt.tokenizer.choice import Delta
 from treadle.srt.tokenizer.frontend import Frontend, ServingState
 from treadle.srt.tokenizer.generation import Generation
 from treadle.srt.tokenizer.jobs import PromptJob
-from treadle.srt.tokenizer.spelling import spell_tokens
+from treadle.srt.tokenizer.token_table import token_table
 from treadle.srt.tokenizer.trail import TextRules
 
 
@@ -308,21 +305,14 @@ async def test_random_disconnects_and_aborts_leak_nothing(seed: int):
         assert len(engine.requests) > 100
 
 
-async def test_the_table_of_tokens_goes_once_before_the_first_grammar():
+async def test_the_table_of_tokens_goes_once():
     engine = FakeEngine()
-    table = spell_tokens(byte_tokenizer(), [EOS])
-    frontend = Frontend(engine, byte_tokenizer(), RequestMetrics("tiny"), table)
-    receiving = asyncio.create_task(frontend.run())
-    engine.put(READY)
-    await frontend.serving.wait()
-    free, params = job(), SamplingParams(max_new_tokens=5, grammar=json_object())
-    bound = replace(free, request=replace(free.request, sampling=params))
-    for rid, each in (("a", free), ("b", bound), ("c", bound)):
-        await drained(frontend.submit([each], rid=rid))
-    kinds = [type(message) for message in engine.sent]
-    assert kinds == [GenerateRequest, TokenBytes, GenerateRequest, GenerateRequest]
-    receiving.cancel()
-    await asyncio.gather(receiving, return_exceptions=True)
+    frontend = Frontend(engine, byte_tokenizer(), RequestMetrics("tiny"))
+    table = token_table(byte_tokenizer(), [EOS])
+    frontend.teach(table)
+    frontend.teach(table)
+    assert engine.sent == [table]
+    assert frontend.has_taught
 
 
 async def test_further_choices_of_a_prompt_fork_off_its_first():
