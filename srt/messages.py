@@ -16,12 +16,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import NamedTuple, NewType
 
 from .profiling import Profile
 from .scores import PromptScores, ScoredRows
-from .token_masks import TokenBytes, TokenMask
+from .token_masks import Grammar, TokenBytes, TokenMask
 
 SlotId = NewType("SlotId", int)
 RequestId = NewType("RequestId", str)
@@ -33,25 +32,6 @@ FROM_DEVICE = -1  # token id in a plan that the worker takes from the slot's dev
 def ids() -> array[int]:
     """An empty id array (int32)."""
     return array("i")
-
-
-class GrammarKind(StrEnum):
-    JSON_SCHEMA = "json_schema"
-    REGEX = "regex"
-    EBNF = "ebnf"  # GBNF, as llama.cpp and XGrammar write it; Lark is taken too
-    CHOICE = "choice"  # a JSON list of strings
-    LARK = "lark"  # llguidance's dialect: `%json {...}`, special tokens as `<|name|>`
-
-
-@dataclass(frozen=True, slots=True)
-class Grammar:
-    """What an answer must match from its first to its last token; `grammar/compile.py` makes and
-    checks them. `prelude`: Lark rules of what comes before, if anything does.
-    """
-
-    kind: GrammarKind
-    text: str
-    prelude: str = ""
 
 
 @dataclass(frozen=True, slots=True)

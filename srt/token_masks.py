@@ -1,4 +1,4 @@
-"""Grammars in terms of token ids, as values: what ids spell, and which of them may come next.
+"""Grammars as values: their text, what ids spell, and which ids may come next.
 
 They are fields and messages of `messages.py`; apart from it because of its length only.
 """
@@ -7,10 +7,30 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 
 def _ids() -> array[int]:
     return array("i")
+
+
+class GrammarKind(StrEnum):
+    JSON_SCHEMA = "json_schema"
+    REGEX = "regex"
+    EBNF = "ebnf"  # GBNF, as llama.cpp and XGrammar write it; Lark is taken too
+    CHOICE = "choice"  # a JSON list of strings
+    LARK = "lark"  # llguidance's dialect: `%json {...}`, special tokens as `<|name|>`
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What an answer must match from its first to its last token; `grammar/compile.py` makes and
+    checks them. `prelude`: Lark rules of what comes before, if anything does.
+    """
+
+    kind: GrammarKind
+    text: str
+    prelude: str = ""
 
 
 @dataclass(frozen=True, slots=True)

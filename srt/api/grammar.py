@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import BadRequest, NotSupported
 from ..grammar.compile import after_free_text, check, from_choices, from_json_schema, json_object
-from ..messages import Grammar, GrammarKind
+from ..token_masks import Grammar, GrammarKind
 from ..tokenizer.encode import Tokenizer
 from ..tokenizer.frontend import Frontend
 from ..tokenizer.token_table import token_table

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 
 from ..errors import BadRequest
 from ..grammar.compile import from_lark, lark_json
-from ..messages import Grammar
 from ..parse.tools_deepseek import CALL_BEGIN, CALL_END, CALLS_BEGIN, CALLS_END, SEPARATOR
 from ..parse.tools_dsml import MARK
+from ..token_masks import Grammar
 from .chat_output import OutputRules
 from .schema import Tool
 from .tool_use import ToolUse

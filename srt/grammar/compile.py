@@ -21,7 +21,7 @@ from llguidance import LLMatcher, LLParserLimits
 from llguidance.gbnf_to_lark import any_to_lark
 
 from ..errors import BadRequest
-from ..messages import Grammar, GrammarKind
+from ..token_masks import Grammar, GrammarKind
 
 if TYPE_CHECKING:  # in the stub only
     from llguidance._lib import JsonCompileOptions

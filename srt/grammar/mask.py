@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
-from ..messages import Grammar, ids
-from ..token_masks import TokenBytes
+from ..messages import ids
+from ..token_masks import Grammar, TokenBytes
 from .compile import limits, refusal, to_llguidance
 
 SILENT = 0  # llguidance's level of logging to standard error

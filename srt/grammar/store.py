@@ -16,8 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
 from ..errors import BadRequest, InvariantBroken
-from ..messages import Grammar
-from ..token_masks import TokenBytes
+from ..token_masks import Grammar, TokenBytes
 from .mask import Matcher, NextRow, Prototype, Vocabulary
 
 KEPT = 128  # compiled grammars; kilobytes each as a rule

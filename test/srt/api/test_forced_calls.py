@@ -15,8 +15,9 @@ from treadle.srt.api.schema import Tool
 from treadle.srt.api.tool_use import read_tools
 from treadle.srt.errors import BadRequest
 from treadle.srt.grammar.compile import json_object
-from treadle.srt.messages import GrammarKind, SamplingParams
+from treadle.srt.messages import SamplingParams
 from treadle.srt.parse.tools import HERMES
+from treadle.srt.token_masks import GrammarKind
 from treadle.srt.tokenizer.limits import OutputCap
 from treadle.srt.tokenizer.trail import TextRules
 

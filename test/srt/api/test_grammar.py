@@ -9,8 +9,8 @@ import pytest
 
 from test.serving import Bench, serving
 from treadle.srt.config import ModelSection
-from treadle.srt.messages import GenerateRequest, Grammar, GrammarKind
-from treadle.srt.token_masks import TokenBytes
+from treadle.srt.messages import GenerateRequest
+from treadle.srt.token_masks import Grammar, GrammarKind, TokenBytes
 
 HI = [{"role": "user", "content": "hi"}]
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}

@@ -16,9 +16,9 @@ from treadle.srt.api.tool_grammar import FORMS, tool_grammar
 from treadle.srt.api.tool_use import ToolUse
 from treadle.srt.errors import BadRequest
 from treadle.srt.grammar.compile import check, to_llguidance
-from treadle.srt.messages import Grammar
 from treadle.srt.parse.reasoning import FORMATS
 from treadle.srt.parse.tools import DIALECTS
+from treadle.srt.token_masks import Grammar
 
 SCHEMA = {
     "type": "object",

@@ -17,7 +17,7 @@ from treadle.srt.grammar.compile import (
     json_object,
     lark_json,
 )
-from treadle.srt.messages import Grammar, GrammarKind
+from treadle.srt.token_masks import Grammar, GrammarKind
 
 REGEX, EBNF, LARK = GrammarKind.REGEX, GrammarKind.EBNF, GrammarKind.LARK
 PERSON = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}

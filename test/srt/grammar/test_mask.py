@@ -16,7 +16,7 @@ from treadle.srt.grammar.compile import (
     json_object,
 )
 from treadle.srt.grammar.mask import Matcher, NextRow, Prototype, Vocabulary
-from treadle.srt.messages import Grammar, GrammarKind
+from treadle.srt.token_masks import Grammar, GrammarKind
 
 SIZE = 200
 SPELLED = pieces(SIZE)

@@ -10,7 +10,7 @@ import pytest
 from test.grammars import EOS, HeldExecutor, InlineExecutor, make_store, pieces, table
 from treadle.srt.errors import InvariantBroken
 from treadle.srt.grammar.store import KEPT, GrammarStore
-from treadle.srt.messages import Grammar, GrammarKind
+from treadle.srt.token_masks import Grammar, GrammarKind
 
 STOPS = frozenset([EOS])
 

@@ -33,6 +33,7 @@ from treadle.srt.messages import (
 from treadle.srt.net.typed import WireError
 from treadle.srt.net.wire import decode, encode
 from treadle.srt.scores import PromptScores
+from treadle.srt.token_masks import GrammarKind
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -42,7 +43,7 @@ SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     "str": TEXT,
     "bool": st.booleans(),
     "RequestId": TEXT,
-    "GrammarKind": st.sampled_from(messages.GrammarKind),
+    "GrammarKind": st.sampled_from(GrammarKind),
 }
 
 

@@ -13,7 +13,8 @@ from test.fakes import FakeModel
 from test.grammars import EOS, HeldExecutor, InlineExecutor, make_store, pieces
 from test.srt.sched.conftest import Loop, MakeLoop
 from treadle.srt.grammar.compile import from_json_schema
-from treadle.srt.messages import FROM_DEVICE, AbortRequest, Grammar, GrammarKind, RequestId
+from treadle.srt.messages import FROM_DEVICE, AbortRequest, RequestId
+from treadle.srt.token_masks import Grammar, GrammarKind
 
 SIZE = 200
 SPELLED = pieces(SIZE)

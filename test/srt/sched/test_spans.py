@@ -5,7 +5,7 @@ from __future__ import annotations
 from test.fakes import FakeModel
 from test.grammars import EOS, InlineExecutor, make_store
 from test.srt.sched.conftest import MakeLoop
-from treadle.srt.messages import Grammar, GrammarKind
+from treadle.srt.token_masks import Grammar, GrammarKind
 
 MODEL = FakeModel(vocab_size=200, stop_rate=0.0)
 LETTERS = Grammar(GrammarKind.REGEX, "[a-z]{60}")
