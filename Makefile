@@ -3,7 +3,7 @@
 
 PYTHON ?= python3.11
 VENV ?= .venv
-MODEL ?= demo:gemma3-270m
+MODEL ?= demo:v41-mini
 PORT ?= 30000
 ARGS ?=
 BIN := $(VENV)/bin

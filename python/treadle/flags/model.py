@@ -8,7 +8,7 @@ MODEL = (
     Flag(
         "--model-path",
         "model.path",
-        "folder, GGUF file, or demo:smollm2-135m, demo:gemma3-270m",
+        "folder, GGUF file, or demo:v41-mini, demo:smollm2-135m, demo:gemma3-270m",
         aliases=("--model", "-m"),
     ),
     Flag(
