@@ -76,6 +76,7 @@ class Admitter:
                 self.lacking = request
                 return
             self._enter(request, admission, now)
+            request.trimmed = request.len if request.shape.trims else 0
             request.told = request.len  # by the slot's reset
             running.enter(request, admission.lease)
             reset = _reset(request, admission.hit, self._cache.rule.window)
@@ -199,7 +200,7 @@ def _reset(request: Request, hit: PrefixHit, window: int) -> SlotReset:
         top_logprobs=request.top_logprobs,
         history=request.tokens[:] if request.sampling.has_penalties else ids(),
         logprob_ids=request.logprob_ids,
-        trim_end=request.trim_end,
+        trim_end=request.trimmed,
         lookback=request.lookback(),
     )
 

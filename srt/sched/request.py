@@ -80,6 +80,7 @@ class Request:
     session: str | None = None  # a hint: whose windows to prefer
     parent: Request | None = None  # of equal prompt, which it prefills for both
     has_forks: bool = False
+    trimmed: int = 0  # its length at admission, when decoder layers run its last window only (B17)
     ever_computed: int = 0  # rows below it had been computed before a preemption
     spared_until: int = 0  # not a victim while `len` is below (rule T46)
     matching: Matching | None = None  # its place in its grammar; see `constrained.py`
@@ -104,12 +105,6 @@ class Request:
         if self.to_score < self.prompt_len:
             return self.to_score - 1
         return (self.prompt_len if self.shape.grid else len(self.tokens)) - 1
-
-    @property
-    def trim_end(self) -> int:
-        """Where the rows end that upper layers may leave out but for the last window (B17); 0: none
-        may, as an exact result needs them, and a score is read from each."""
-        return self.len if self.shape.trims else 0
 
     def lookback(self) -> array[int]:
         """Ids before the next row, newest first: some models hash n-grams."""
@@ -139,7 +134,7 @@ class Request:
         return Window(
             ns=self.namespace,
             ids=self.tokens[: self.computed].tobytes(),
-            start=self.hit,
+            start=max(self.hit, self.trimmed - 1),
             written=max(self.next, self.computed),
             approx=max(self.lease.approx, int(self.shape.trims)),
             session=self.session,
