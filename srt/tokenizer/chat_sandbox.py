@@ -6,8 +6,8 @@ flag; it may be wrong, and a wrong one must cost a client an error, never the se
     time    a tick is planted in every loop, macro and block; it compares the CPU time of the
             thread with a limit. All else that a template can do is bounded by the sandbox's own
             limit on range() or by the recursion limit.
-    size    results of + * ** and ~ and the whole output are measured; what one call of a filter
-            or a string method allocates is not
+    size    results of + * ** and ~ and the whole output are measured; calls that make much of
+            little are bounded (`chat_bounds.py`)
 
 Invariant: a render ends within about TIME_LIMIT_S of CPU time, with text or with an error.
 """
@@ -26,8 +26,11 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
+from .chat_bounds import bounded, check_format, check_method
+
 TIME_LIMIT_S = 2.0
-TEXT_LIMIT = 1 << 28  # characters of the output and of one string within: 4 x the largest body
+TEXT_LIMIT = 1 << 26  # characters of the output and of one string within: 4 x the largest body
+ITEM_CHARS = 16  # what an item of a list counts as
 INTEGER_BITS = 1 << 16
 
 # Template text cannot spell these names, so it can neither call nor replace the filters.
@@ -52,7 +55,9 @@ class BoundedTemplate:
             trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
         )
         environment.filters.update({**filters, _TICK: self._clock.tick, _JOIN: _join})
+        environment.filters = bounded(environment.filters, TEXT_LIMIT)
         environment.globals.update(functions)
+        environment.globals.pop("lipsum", None)  # it makes any amount of text
         tree = environment.parse(source)
         _PlantTicks().visit(tree)
         tree.set_environment(environment)
@@ -92,18 +97,28 @@ class _Clock:
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    intercepted_binops = frozenset({"+", "*", "**"})
+    intercepted_binops = frozenset({"+", "*", "**", "%"})
+
+    def call(__self, __context: Context, __obj: object, *args: object, **named: object) -> object:  # noqa: N805
+        """As the library calls it; the odd names keep those of keyword arguments free."""
+        method = getattr(__obj, "__wrapped__", __obj)  # the sandbox wraps str.format
+        owner = getattr(method, "__self__", None)
+        if isinstance(owner, str):
+            check_method(owner, getattr(method, "__name__", ""), args, named, TEXT_LIMIT)
+        return super().call(__context, __obj, *args, **named)
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         if operator == "*":
             _check_size(max(_repeated(left, right), _repeated(right, left)))
+        if operator == "%" and isinstance(left, str):
+            check_format(left)
         if operator == "**" and isinstance(left, int) and isinstance(right, int):
             _check_integer(left.bit_length() * right)
         result: object = super().call_binop(context, operator, left, right)
         if isinstance(result, int):
             _check_integer(result.bit_length())
         elif isinstance(result, str | list | tuple):
-            _check_size(len(result))
+            _check_size(len(result) * _weight(result))
         return result
 
 
@@ -150,8 +165,13 @@ def _join(context: Context, parts: Iterable[object]) -> str:
 
 def _repeated(value: object, times: object) -> int:
     if isinstance(value, str | list | tuple) and isinstance(times, int):
-        return len(value) * times
+        return len(value) * times * _weight(value)
     return 0
+
+
+def _weight(value: object) -> int:
+    """Characters that an item counts as."""
+    return 1 if isinstance(value, str) else ITEM_CHARS
 
 
 def _check_size(length: int) -> None:
