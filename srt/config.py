@@ -91,6 +91,9 @@ class NetSection:
     warmup: bool = True
     log_level: str = "info"
     log_level_http: str = ""
+    root_path: str = ""  # the prefix that a proxy in front takes off
+    ssl_keyfile: str = ""
+    ssl_certfile: str = ""  # "" : plain HTTP
     log_requests: bool = False
     log_requests_level: int = 0  # 0 facts, 1 options too, 2 texts cut, 3 whole texts
     log_requests_format: str = "text"  # text | json
@@ -105,6 +108,8 @@ class ApiSection:
     cors_origins: str = ""  # comma-separated, or "*"; "" : no CORS headers
     queue_timeout_s: float = -1.0  # until a request is admitted; -1: no limit
     request_timeout_s: float = -1.0  # until it has ended; -1: no limit
+    template_kwargs: str = "{}"  # JSON: arguments of the chat template, before a request's own
+    usage_chunk: bool = False  # streams of OpenAI routes tell their usage unasked
     metrics_prefix: str = "sglang:"  # of names that dashboards of other servers know
     drain_s: float = 300.0  # how long a stopping server lets running requests go on
 

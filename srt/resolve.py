@@ -8,14 +8,18 @@ by `cache/replay.py`; both are asked here, so that a launch fails before a weigh
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+
+import orjson
 
 from .cache.grid import default_grid
 from .cache.layout import KVLayout, align_up, plan_capacity
 from .cache.replay import ReplayRule
 from .config import (
+    ApiSection,
     CacheSection,
     ModelSection,
     NetSection,
@@ -41,6 +45,7 @@ Range = tuple[str, float, float, float]  # flag, value, lowest, highest
 def resolve(config: ServerConfig, model: ModelConfig, host: HostFacts) -> ServerConfig:
     """`model` already has the overrides of `config.model.override_args`. Raises: ConfigError."""
     _check(_ranges(config, model))
+    _check_texts(config.net, config.api)
     parallel = _parallel(config.parallel, host)
     cache = _cache(config.cache, model, host)
     sched = _sched(config.sched, cache, model, host)
@@ -207,10 +212,6 @@ def _ranges(config: ServerConfig, model: ModelConfig) -> Sequence[Range]:
         ("--drain-timeout", api.drain_s, 0, UNLIMITED),
         ("--schedule-conservativeness", sched.conservativeness, 0.01, UNLIMITED),
     ]
-    if not METRIC_NAME.fullmatch(api.metrics_prefix + "x"):
-        raise ConfigError(
-            f"--metrics-prefix {api.metrics_prefix}: may hold letters, digits, _ and :"
-        )
     if cache.page_size % 2:
         raise ConfigError(f"--page-size {cache.page_size}: must be even")
     given = [
@@ -231,6 +232,31 @@ def _ranges(config: ServerConfig, model: ModelConfig) -> Sequence[Range]:
         ("--num-threads", config.parallel.num_threads, 1, 1 << 10),
     ]
     return [*rows, *(row for row in given if row[1] != -1)]
+
+
+def _check_texts(net: NetSection, api: ApiSection) -> None:
+    if not METRIC_NAME.fullmatch(api.metrics_prefix + "x"):
+        raise ConfigError(
+            f"--metrics-prefix {api.metrics_prefix}: may hold letters, digits, _ and :"
+        )
+    if net.root_path and (not net.root_path.startswith("/") or net.root_path.endswith("/")):
+        raise ConfigError(
+            f"--fastapi-root-path {net.root_path}: must begin with / and not end with it"
+        )
+    files = (("--ssl-keyfile", net.ssl_keyfile), ("--ssl-certfile", net.ssl_certfile))
+    for flag, path in files:
+        if path and not os.access(path, os.R_OK):
+            raise ConfigError(f"{flag} {path}: cannot be read")
+    if bool(net.ssl_keyfile) != bool(net.ssl_certfile):
+        raise ConfigError("--ssl-keyfile and --ssl-certfile need each other")
+    try:
+        is_object = isinstance(orjson.loads(api.template_kwargs), dict)
+    except orjson.JSONDecodeError:
+        is_object = False
+    if not is_object:
+        raise ConfigError(
+            f"--default-chat-template-kwargs {api.template_kwargs}: must be a JSON object"
+        )
 
 
 def _check(rows: Sequence[Range]) -> None:

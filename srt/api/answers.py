@@ -267,6 +267,12 @@ class ServerInfoBody(msgspec.Struct, kw_only=True):
     kv_events: None
 
 
+class LoadsBody(msgspec.Struct, kw_only=True):
+    timestamp: float
+    version: str
+    loads: list[dict[str, float]]
+
+
 class AbortedBody(msgspec.Struct, kw_only=True):
     success: bool
     num_aborted: int

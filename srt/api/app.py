@@ -108,6 +108,7 @@ def _describing(service: Service, launch_command: str) -> list[Row]:
     return [
         (table.ROOT, info.root),
         (table.VERSION, info.version),
+        (table.LOADS, info.loads),
         (table.MODELS, info.models),
         (table.MODEL_CARD, info.model),
         (table.MODEL_INFO, info.model_info),

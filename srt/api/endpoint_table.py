@@ -112,6 +112,18 @@ SERVER_INFO = Endpoint(
     "Settled options and state of the server",
     replies=(Reply(kind=answers.ServerInfoBody),),
 )
+LOADS = Endpoint(
+    GET,
+    ("/v1/loads",),
+    MODEL,
+    "How busy the server is, for routers",
+    replies=(Reply(kind=answers.LoadsBody),),
+    refusals=(501,),
+    query=(
+        Query("dp_rank", int, "Only this rank; there is rank 0."),
+        Query("format", str, "Only json."),
+    ),
+)
 METRICS = Endpoint(GET, ("/metrics",), CONTROL, "Prometheus metrics", replies=(Reply(media=TEXT),))
 TOKENIZE = Endpoint(
     POST,

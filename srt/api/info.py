@@ -16,8 +16,9 @@ from starlette.responses import PlainTextResponse, Response
 
 from ..config import SECRETS
 from ..errors import NotFound, TreadleError
-from ..metric_names import GB, EngineFacts
+from ..metric_names import GB, KNOWN, EngineFacts, derived_gauges
 from .bodies import JsonResponse
+from .later import not_supported
 from .service import WEIGHT_VERSION, Service
 
 STATS_TIMEOUT_S = 5.0
@@ -72,6 +73,35 @@ class InfoRoutes:
     async def server_info(self, request: Request) -> Response:
         _, gauges = await self._stats()
         return JsonResponse({**self._flags(), **self._state(gauges)})
+
+    async def loads(self, request: Request) -> Response:
+        """What routers poll. There is one rank, so `dp_rank` other than 0 has nothing."""
+        wanted = request.query_params.get("dp_rank", "0")
+        if request.query_params.get("format", "json") != "json":
+            raise not_supported("format", "only json; /metrics is Prometheus text")
+        counters, gauges = await self._stats()
+        loads = [self._load(counters, gauges)] if wanted == "0" else []
+        return JsonResponse(
+            {"timestamp": time.time(), "version": self._service.version, "loads": loads}
+        )
+
+    def _load(self, counters: Mapping[str, float], gauges: Mapping[str, float]) -> object:
+        known = derived_gauges(counters, gauges, self._facts())
+        running, most = gauges.get("running", 0.0), self._service.config.sched.max_running
+        used = int(known.get(KNOWN + "num_used_tokens", 0))
+        return {
+            "dp_rank": 0,
+            "num_running_reqs": int(running),
+            "num_waiting_reqs": int(gauges.get("waiting", 0)),
+            "num_used_tokens": used,
+            "num_total_tokens": used,
+            "max_total_num_tokens": int(known.get(KNOWN + "max_total_num_tokens", 0)),
+            "token_usage": known.get(KNOWN + "token_usage", 0.0),
+            "gen_throughput": gauges.get("gen_throughput", 0.0),
+            "cache_hit_rate": known.get(KNOWN + "cache_hit_rate", 0.0),
+            "utilization": running / most if most > 0 else 0.0,
+            "max_running_requests": most,
+        }
 
     async def metrics(self, request: Request) -> Response:
         counters, gauges = await self._stats()

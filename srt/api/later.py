@@ -26,7 +26,6 @@ ROUTES = (
     "/v1/score",
     "/v1/classify",
     "/v1/audio/transcriptions",
-    "/v1/loads",
     "/encode",
     "/classify",
     "/open_session",

@@ -75,6 +75,7 @@ class Frame:
         self, service: Service, generation: Generation, model: str, plan: AnswerPlan, kind: str
     ) -> None:
         self.plan = plan
+        self._has_usage_chunk = plan.has_usage_chunk or service.config.api.usage_chunk
         self._usage = UsageSum(generation.choices, has_cache_report=service.config.net.cache_report)
         self._head: Members = {
             "id": generation.rid,
@@ -124,7 +125,7 @@ class Frame:
         return b"".join(events)
 
     def end(self) -> bytes:
-        return self.chunks.usage() if self.plan.has_usage_chunk else b""
+        return self.chunks.usage() if self._has_usage_chunk else b""
 
 
 class Answer(EventWriter, Protocol):

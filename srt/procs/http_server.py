@@ -56,6 +56,9 @@ class HttpServer(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 backlog=BACKLOG,
+                root_path=net.root_path,
+                ssl_keyfile=net.ssl_keyfile or None,
+                ssl_certfile=net.ssl_certfile or None,
                 timeout_keep_alive=net.keep_alive_s,
                 timeout_graceful_shutdown=LAST_ANSWERS_S,
             )

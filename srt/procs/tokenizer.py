@@ -16,6 +16,7 @@ import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import orjson
 import prometheus_client
 import psutil
 import uvloop
@@ -97,7 +98,7 @@ def make_service(boot: Boot, channel: AsyncChannel) -> Service:
     has_grammars = config.sched.grammar_backend != "none"
     return Service(
         frontend=frontend,
-        prompts=Prompts(tokenizer, template, limits),
+        prompts=Prompts(tokenizer, template, limits, orjson.loads(config.api.template_kwargs)),
         tokenizer=tokenizer,
         limits=limits,
         sampling=SamplingReader(_defaults(boot), limits, eos_ids),

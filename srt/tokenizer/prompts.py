@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from ..errors import BadRequest
@@ -43,6 +44,7 @@ class Prompts:
     tokenizer: Tokenizer
     template: PromptFormat | None
     limits: Limits
+    template_kwargs: Mapping[str, object] = field(default_factory=dict)  # before a request's own
 
     async def text(self, text: str, param: str, *, add_special: bool = True) -> array[int]:
         """Raises BadRequest for an empty prompt, TooLong."""
@@ -67,6 +69,9 @@ class Prompts:
                 "the model has no chat template; start the server with --chat-template",
                 param="messages",
             )
+        if self.template_kwargs:
+            extra = {**self.template_kwargs, **conversation.extra}
+            conversation = replace(conversation, extra=extra)
         if conversation.num_chars <= INLINE_CHARS:
             return self.template.encode(conversation, self.tokenizer)
         return await asyncio.to_thread(self.template.encode, conversation, self.tokenizer)

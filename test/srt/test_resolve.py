@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -224,3 +225,19 @@ def test_metrics_prefix_is_part_of_a_name(prefix: str):
     assert resolve(config(api={"metrics_prefix": prefix}), GEMMA, HOST).api.metrics_prefix == prefix
     with pytest.raises(ConfigError, match="--metrics-prefix my-x:"):
         resolve(config(api={"metrics_prefix": "my-x"}), GEMMA, HOST)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"net": {"root_path": "llm"}}, "--fastapi-root-path llm: must begin with /"),
+        ({"net": {"ssl_keyfile": "/none"}}, "--ssl-keyfile /none: cannot be read"),
+        ({"net": {"ssl_certfile": __file__}}, "need each other"),
+        ({"api": {"template_kwargs": "[1]"}}, "--default-chat-template-kwargs .* JSON object"),
+        ({"api": {"template_kwargs": "{"}}, "--default-chat-template-kwargs .* JSON object"),
+        ({"net": {"log_requests_level": 4}}, "--log-requests-level 4: must be from 0 to 3"),
+    ],
+)
+def test_texts_that_cannot_be_used_are_refused(changes: dict[str, Any], words: str):
+    with pytest.raises(ConfigError, match=words):
+        resolve(config(**changes), GEMMA, HOST)

@@ -43,6 +43,26 @@ SERVER = (
         "seconds that a stopping server lets running requests go on",
         FLOAT,
     ),
+    Flag(
+        "--fastapi-root-path",
+        "net.root_path",
+        "the prefix that a proxy in front takes off, such as /llm",
+        aliases=("--root-path",),
+    ),
+    Flag("--ssl-keyfile", "net.ssl_keyfile", "key file of TLS"),
+    Flag("--ssl-certfile", "net.ssl_certfile", "certificate file of TLS"),
+    Flag(
+        "--default-chat-template-kwargs",
+        "api.template_kwargs",
+        "JSON: arguments of the chat template where a request has none",
+    ),
+    Flag(
+        "--stream-response-default-include-usage",
+        "api.usage_chunk",
+        "streams of the OpenAI routes tell their usage unasked",
+        SWITCH,
+        ("--enable-force-include-usage",),
+    ),
     Flag("--timeout-keep-alive", "net.keep_alive_s", "seconds an idle connection is kept", INT),
     Flag(
         "--skip-server-warmup",

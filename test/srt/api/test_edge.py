@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+import httpx
 import pytest
 
 from test.serving import Bench, serving
@@ -140,3 +141,12 @@ async def test_requests_are_logged_only_when_asked(caplog: pytest.LogCaptureFixt
         async with serving(net=NetSection(log_requests=True)) as bench:
             await bench.post("/generate", BODY)
     assert "http_request path=/generate status=200" in caplog.text
+
+
+async def test_keys_are_asked_for_below_the_prefix_of_a_proxy():
+    async with serving(net=NetSection(api_key="key")) as bench:
+        transport = httpx.ASGITransport(bench.app, root_path="/llm")
+        async with httpx.AsyncClient(transport=transport, base_url="http://t") as client:
+            assert (await client.get("/llm/health")).status_code == 200
+            assert (await client.get("/llm/v1/models")).status_code == 401
+            assert (await client.get("/llm/v1/models", headers={"x-api-key": "key"})).is_success

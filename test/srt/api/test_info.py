@@ -84,3 +84,15 @@ async def test_counters_equal_the_sum_of_usage(bench: Bench):
         'treadle:swa_replayed_tokens_total{engine_type="unified",model_name="tiny",part="encoder"} '
         f"{totals['replayed']}.0"
     ) in text
+
+
+async def test_loads_tell_routers_what_runs(bench: Bench):
+    gauges = {"running": 3.0, "waiting": 2.0, "pages{state=private}": 2.0, "pages{state=free}": 6.0}
+    bench.engine.stats = Stats(0, {}, gauges)
+    body = (await bench.client.get("/v1/loads?include=all")).json()
+    (load,) = body["loads"]
+    assert (load["num_running_reqs"], load["num_waiting_reqs"], load["dp_rank"]) == (3, 2, 0)
+    assert (load["num_used_tokens"], load["max_total_num_tokens"]) == (32, 128)
+    assert load["token_usage"] == 0.25
+    assert (await bench.client.get("/v1/loads?dp_rank=1")).json()["loads"] == []
+    assert (await bench.client.get("/v1/loads?format=prometheus")).status_code == 501

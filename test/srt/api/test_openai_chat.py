@@ -9,7 +9,7 @@ import pytest
 
 from test.serving import BOS, EOS, Bench, FakeEngine, prompt, serving
 from treadle.srt.api.schema import ChatRequest
-from treadle.srt.config import NetSection
+from treadle.srt.config import ApiSection, NetSection
 
 PATH = "/v1/chat/completions"
 HI = [{"role": "user", "content": "hi"}]
@@ -210,3 +210,10 @@ async def test_null_means_default_for_every_field(bench: Bench):
     names = [name for name in names if name != "messages"]
     response = await bench.post(PATH, {"messages": HI, **dict.fromkeys(names)})
     assert response.status_code == 200, response.text
+
+
+async def test_a_server_may_tell_the_usage_of_every_stream():
+    async with serving(api=ApiSection(usage_chunk=True)) as bench:
+        body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 2}
+        last = (await bench.events("/v1/chat/completions", body))[-1]
+        assert last["choices"] == [] and last["usage"]["completion_tokens"] == 2

@@ -41,3 +41,11 @@ def test_hosts_bind_a_free_port(host: str):
 def test_unknown_host_is_named():
     with pytest.raises(ConfigError, match="--host 999.1.1.1"):
         bind("999.1.1.1", 0)
+
+
+def test_root_path_and_tls_reach_the_server():
+    net = NetSection(log_level_http="info", root_path="/llm", ssl_keyfile="k", ssl_certfile="c")
+    config = HttpServer(app, net).config
+    assert (config.root_path, config.ssl_keyfile, config.ssl_certfile) == ("/llm", "k", "c")
+    assert config.is_ssl
+    assert not HttpServer(app, NetSection(log_level_http="info")).config.is_ssl

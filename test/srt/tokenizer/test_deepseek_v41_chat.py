@@ -67,7 +67,7 @@ def some_messages(rng: random.Random) -> list[dict]:
 
 
 def some_turn(rng: random.Random) -> list[dict]:
-    turn = {"role": "assistant", "content": rng.choice(WORDS)}
+    turn: dict[str, object] = {"role": "assistant", "content": rng.choice(WORDS)}
     if rng.random() < 0.7:
         turn["reasoning_content"] = rng.choice(WORDS)
     calls = some_calls(rng)

@@ -75,3 +75,10 @@ async def test_long_texts_are_encoded_off_the_event_loop(monkeypatch: pytest.Mon
     long = Conversation([{"role": "user", "content": "x" * 5000}], num_chars=5000)
     await make().encode_chat(long)
     assert threads == [True, False, False]
+
+
+async def test_the_servers_template_arguments_come_before_the_requests():
+    template = ChatTemplate("{{ a }}{{ b }}", name="t", tokens=TOKENIZER.role_texts)
+    prompts = Prompts(TOKENIZER, template, Limits(50, 260), {"a": "x", "b": "y"})
+    asked = Conversation([{"role": "user", "content": "hi"}], num_chars=2, extra={"b": "z"})
+    assert bytes((await prompts.chat(asked, "m")).tolist()) == b"xz"
