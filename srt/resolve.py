@@ -163,11 +163,8 @@ def _check_chunk(chunk: int, running: int, cache: CacheSection, rule: ReplayRule
             f"--chunked-prefill-size {chunk}: must be at least {rows}, a row for each of "
             f"{running - 1} other requests and a page of {cache.page_size}"
         )
-    try:
-        if cache.prefix_cache:
-            rule.check_chunk(chunk, cache.page_size)
-    except ConfigError as e:
-        raise ConfigError(f"--chunked-prefill-size {chunk}: {e.message}") from None
+    if cache.prefix_cache:
+        rule.check_chunk(chunk, cache.page_size)
 
 
 def _auto_running(cache: CacheSection, model: ModelConfig) -> int:

@@ -32,7 +32,9 @@ class EvictionOrder:
     def __init__(self, policy: str) -> None:
         """Raises: ConfigError for an unknown policy."""
         if policy not in POLICIES:
-            raise ConfigError(f"eviction_policy {policy!r} must be one of {tuple(POLICIES)}")
+            raise ConfigError(
+                f"--radix-eviction-policy {policy!r}: must be one of {tuple(POLICIES)}"
+            )
         self._policy = POLICIES[policy]
         self._order: list[_Entry] = []
         self._expiry: list[tuple[int, int, int, RadixNode]] = []

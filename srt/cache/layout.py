@@ -41,7 +41,7 @@ class KVLayout:
         """`draft_tokens`: rows a verify step may write beyond the committed length (0 without
         speculation). `row_align`: ring rows are a multiple of it. Raises: ConfigError."""
         if cache.page_size < 2 or cache.page_size % 2:
-            raise ConfigError(f"page_size {cache.page_size} must be even and at least 2")
+            raise ConfigError(f"--page-size {cache.page_size}: must be even and at least 2")
         num_window = len(model.window_layers)
         if num_window and model.window < 1:
             raise ConfigError(f"window {model.window} must be positive: {num_window} window layers")
@@ -102,14 +102,14 @@ def plan_capacity(
     values when no slot fits, or when the pages cannot hold one chunk and a page (section 5).
     """
     if max_running < 1:
-        raise ConfigError(f"max_running {max_running} must be at least 1")
+        raise ConfigError(f"--max-running-requests {max_running}: must be at least 1")
     num_slots = max_running + layout.num_warm + 1
     slots_bytes = num_slots * layout.slot_bytes
     if slots_bytes >= budget_bytes:
         raise ConfigError(
-            f"memory budget of {budget_bytes} bytes does not hold the windows of max_running "
-            f"{max_running} and {layout.num_warm} warm (+1) slots: {slots_bytes} bytes, "
-            f"{layout.slot_bytes} each"
+            f"--kv-cache-memory {budget_bytes} bytes do not hold the windows of "
+            f"--max-running-requests {max_running} and {layout.num_warm} warm (+1) slots: "
+            f"{slots_bytes} bytes, {layout.slot_bytes} each"
         )
     num_pages = _count_pages(layout, budget_bytes - slots_bytes, max_running, context_len)
     if cap_tokens >= 0:
@@ -119,9 +119,10 @@ def plan_capacity(
     if usable_tokens < need_tokens:
         raise ConfigError(
             f"{max(usable_tokens, 0)} tokens of KV pages are less than {need_tokens} = min("
-            f"chunk_tokens {chunk_tokens}, context {context_len}) + page_size {layout.page_size} "
-            f"(memory budget {budget_bytes} bytes, windows {slots_bytes} bytes, "
-            f"max_total_tokens {cap_tokens}, page {layout.page_bytes} bytes)"
+            f"--chunked-prefill-size {chunk_tokens}, context {context_len}) + "
+            f"--page-size {layout.page_size} "
+            f"(--kv-cache-memory {budget_bytes} bytes, windows {slots_bytes} bytes, "
+            f"--max-total-tokens {cap_tokens}, page {layout.page_bytes} bytes)"
         )
     return Capacity(num_pages, num_slots)
 

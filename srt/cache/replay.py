@@ -160,7 +160,7 @@ class ReplayRule:
     def from_config(cls, model: ModelConfig, cache: CacheSection) -> ReplayRule:
         """Raises: ConfigError for a value out of range or not settled by `resolve`."""
         if cache.adopt_min_saving < 0:
-            raise ConfigError(f"adopt_min_saving {cache.adopt_min_saving} must be 0 or more")
+            raise ConfigError(f"--adopt-min-saving {cache.adopt_min_saving}: must be 0 or more")
         if model.window_layers:
             check_grid(cache.canonical_grid, model.window, cache.page_size)
         trims = cache.trim_rule in ("prompt", "chunk")
@@ -264,20 +264,20 @@ class ReplayRule:
         need = self.longest_run(self.default) + page_size
         if self.default.mode == "bounded" and self.num_windows and chunk_tokens < need:
             raise ConfigError(
-                f"chunk_tokens {chunk_tokens} is less than {need} = replay of "
+                f"--chunked-prefill-size {chunk_tokens}: must be at least {need}, a replay of "
                 f"{need - page_size} rows (window {self.window}, slope {self.default.slope}, "
-                f"depth {self.default.depth}) + page_size {page_size}"
+                f"depth {self.default.depth}) and a page of {page_size}"
             )
 
     def _settle(self, shape: ReplayShape) -> ReplayShape:
         if shape.mode not in REPLAY_MODES:
-            raise ConfigError(f"replay_mode {shape.mode!r} must be one of {REPLAY_MODES}")
+            raise ConfigError(f"--swa-replay-mode {shape.mode!r}: must be one of {REPLAY_MODES}")
         if shape.mode == "exact":
             return self._exact()
         if self.num_windows and not 0 <= shape.slope < self.window:
-            raise ConfigError(f"replay_slope {shape.slope} must be 0..{self.window - 1}")
+            raise ConfigError(f"--swa-replay-slope {shape.slope}: must be 0..{self.window - 1}")
         if shape.depth < 1:
-            raise ConfigError(f"replay_depth {shape.depth} must be 1 or more")
+            raise ConfigError(f"--swa-replay-depth {shape.depth}: must be 1 or more")
         return self._shape(shape.mode, shape.slope, shape.depth)
 
     def _shape(self, mode: str, slope: int, depth: int) -> ReplayShape:

@@ -17,17 +17,17 @@ def check_settings(sched: SchedSection, cache: CacheManager) -> None:
     """Raises: ConfigError naming the setting, its value and the limit."""
     facts = cache.facts
     if sched.policy not in POLICIES:
-        raise ConfigError(f"policy {sched.policy!r} must be one of {tuple(POLICIES)}")
+        raise ConfigError(f"--schedule-policy {sched.policy!r}: must be one of {tuple(POLICIES)}")
     if sched.conservativeness <= 0:
-        raise ConfigError(f"conservativeness {sched.conservativeness} must be above 0")
+        raise ConfigError(f"--schedule-conservativeness {sched.conservativeness}: must be above 0")
     if facts.max_running < 1 or facts.num_pages < 3:
         raise ConfigError(f"{facts.num_slots} slots and {facts.num_pages} pages are too few")
     # Decode rows of all other requests come first; what is left must hold a page of prompt (T37).
     need = facts.max_running - 1 + facts.page_size
     if sched.chunk_tokens < need:
         raise ConfigError(
-            f"chunk_tokens {sched.chunk_tokens} is less than {need} = a decode row for each of "
-            f"{facts.max_running - 1} other requests + page_size {facts.page_size}"
+            f"--chunked-prefill-size {sched.chunk_tokens}: must be at least {need}, a row for each "
+            f"of {facts.max_running - 1} other requests and a page of {facts.page_size}"
         )
     if facts.prefix_cache:
         cache.rule.check_chunk(sched.chunk_tokens, facts.page_size)

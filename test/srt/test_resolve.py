@@ -143,7 +143,7 @@ def test_grid_is_the_least_legal_one_and_ignored_without_windows():
 
 def test_chunk_that_cannot_hold_a_replay_is_refused_unless_there_are_no_hits():
     small: dict[str, object] = {"chunk_tokens": 960}
-    with pytest.raises(ConfigError, match="--chunked-prefill-size 960: .* less than 976"):
+    with pytest.raises(ConfigError, match="--chunked-prefill-size 960: must be at least 976"):
         resolve(config(sched=small), GEMMA, HOST)
     without = config(sched=small, cache={"prefix_cache": False})
     assert resolve(without, GEMMA, HOST).sched.chunk_tokens == 960
@@ -188,8 +188,8 @@ def test_windows_take_at_most_half_of_a_small_budget():
         ("cache", {"replay_slope": 512}, "--swa-replay-slope 512: must be from 0 to 511"),
         ("cache", {"memory_fraction": 1.5}, "--mem-fraction-static 1.5: must be from 0.001 to 1"),
         ("cache", {"max_total_tokens": 3}, "--max-total-tokens 3: must be at least 16"),
-        ("cache", {"memory_bytes": 1 << 20}, "memory budget of 1048576 bytes does not hold"),
-        ("cache", {"max_total_tokens": 500}, "max_total_tokens 500"),
+        ("cache", {"memory_bytes": 1 << 20}, "--kv-cache-memory 1048576 bytes do not hold"),
+        ("cache", {"max_total_tokens": 500}, "--max-total-tokens 500"),
         ("model", {"context_len": 0}, "--context-length 0: must be from 1 to 32768"),
         ("model", {"context_len": 10_000_000}, "--context-length 10000000: must be from 1"),
         ("model", {"context_len": 40000}, "--json-model-override-args can raise that"),

@@ -86,5 +86,5 @@ def test_dead_entries_are_dropped_as_the_heap_grows():
 
 
 def test_unknown_policy_ends_the_launch():
-    with pytest.raises(ConfigError, match="eviction_policy 'mru'"):
+    with pytest.raises(ConfigError, match="--radix-eviction-policy 'mru'"):
         EvictionOrder("mru")

@@ -96,14 +96,17 @@ def test_model_without_global_layers_has_pages_for_every_row():
 
 
 def test_budget_below_the_windows_is_refused_with_its_values(layout):
-    with pytest.raises(ConfigError, match=r"104857600 bytes.*max_running 16.*133693440"):
+    with pytest.raises(
+        ConfigError,
+        match=r"--kv-cache-memory 104857600 bytes.*--max-running-requests 16.*133693440",
+    ):
         plan_capacity(layout, 100 << 20, 16, -1, 32768, 2048)
 
 
 @pytest.mark.parametrize("cap", [2048, 2048 + 15])
 def test_pages_below_a_chunk_and_a_page_are_refused(layout, cap):
     """Section 5: refuse when pages * P < chunk + P."""
-    with pytest.raises(ConfigError, match=r"chunk_tokens 2048.*page_size 16"):
+    with pytest.raises(ConfigError, match=r"--chunked-prefill-size 2048.*--page-size 16"):
         plan_capacity(layout, 512 << 20, 4, cap, 32768, 2048)
     assert plan_capacity(layout, 512 << 20, 4, 2048 + 16, 32768, 2048).num_pages == 130
 
@@ -113,15 +116,15 @@ def test_chunk_beyond_the_context_does_not_ask_for_more_pages(layout):
 
 
 def test_no_slot_is_refused(layout):
-    with pytest.raises(ConfigError, match="max_running 0"):
+    with pytest.raises(ConfigError, match="--max-running-requests 0"):
         plan_capacity(layout, 512 << 20, 0, -1, 32768, 2048)
 
 
 @pytest.mark.parametrize(
     ("section", "word"),
     [
-        (CacheSection(page_size=15, kv_dtype="bfloat16"), "page_size 15"),
-        (CacheSection(page_size=0, kv_dtype="bfloat16"), "page_size 0"),
+        (CacheSection(page_size=15, kv_dtype="bfloat16"), "--page-size 15"),
+        (CacheSection(page_size=0, kv_dtype="bfloat16"), "--page-size 0"),
         (CacheSection(kv_dtype="auto"), "--kv-cache-dtype auto"),
     ],
 )
@@ -144,7 +147,7 @@ def test_kept_windows_cost_two_pages_of_rows_and_their_slots(gemma):
     assert (layout.ring_rows, layout.num_warm) == (512 + 2 * 16, 16)
     assert layout.slot_bytes == 7_864_320 // 512 * 544
     assert plan_capacity(layout, 512 << 20, 16, -1, 32768, 2048).num_slots == 33
-    with pytest.raises(ConfigError, match="max_running 16 and 40 warm"):
+    with pytest.raises(ConfigError, match="--max-running-requests 16 and 40 warm"):
         many = KVLayout.from_config(gemma, replace(section, warm_windows=40), 0, 1)
         plan_capacity(many, 400 << 20, 16, -1, 32768, 2048)
 

@@ -115,7 +115,7 @@ def test_off_takes_no_hit_in_a_model_with_windows(gemma):
 def test_chunk_must_hold_the_longest_replay_and_a_page(gemma):
     """B14: with less a hit is never admitted."""
     gemma.check_chunk(960 + 16, 16)
-    with pytest.raises(ConfigError, match=r"chunk_tokens 975.*976.*960 rows.*page_size 16"):
+    with pytest.raises(ConfigError, match=r"--chunked-prefill-size 975.*976.*960 rows.*page of 16"):
         gemma.check_chunk(975, 16)
     ReplayRule(gemma.kinds, 512, ReplayShape("exact", 0, 1), 16).check_chunk(64, 16)
 
@@ -201,7 +201,7 @@ def test_default_shape_out_of_range_ends_the_launch(gemma_kinds, shape):
 
 
 def test_unsettled_saving_ends_the_launch():
-    with pytest.raises(ConfigError, match="adopt_min_saving -1"):
+    with pytest.raises(ConfigError, match="--adopt-min-saving -1"):
         ReplayRule.from_config(None, CacheSection())  # type: ignore[arg-type]
 
 

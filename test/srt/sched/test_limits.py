@@ -59,8 +59,11 @@ def test_output_is_capped_by_the_context():
         ({"policy": "best"}, "policy 'best'"),
         ({"conservativeness": 0.0}, "conservativeness 0.0"),
         ({"num_pages": 2}, "2 pages"),
-        ({"max_running": 5, "chunk_tokens": 7}, "chunk_tokens 7 is less than 8"),
-        ({"windows": 2, "chunk_tokens": 11}, "chunk_tokens 11 is less than 12"),  # B14
+        ({"max_running": 5, "chunk_tokens": 7}, "--chunked-prefill-size 7: must be at least 8"),
+        (
+            {"windows": 2, "chunk_tokens": 11},
+            "--chunked-prefill-size 11: must be at least 12",
+        ),  # B14
     ],
 )
 def test_settings_under_which_a_request_could_hang_are_refused(

@@ -80,7 +80,7 @@ def test_capacity_is_what_the_pools_hold(runner: Runner):
 
 
 def test_budget_that_holds_no_chunk_is_refused(folder: Path):
-    with pytest.raises(ConfigError, match="memory budget"):
+    with pytest.raises(ConfigError, match="--kv-cache-memory"):
         load_runner(folder, cache=small_cache(1 << 16))
 
 
