@@ -12,6 +12,7 @@ import httpx
 import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
+from openai.types.shared_params import ResponseFormatJSONSchema
 
 from test.e2e import bench_clients
 from test.e2e.bench_clients import Count
@@ -25,6 +26,22 @@ CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 PROMPT = "The loom was invented a long time ago. The first looms were"
 TOKENS = 12
 ASK: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Name three colours."}]
+FORMAT: ResponseFormatJSONSchema = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "person",
+        "strict": True,
+        "schema": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "maxLength": 12},
+                "age": {"type": "integer", "minimum": 0, "maximum": 99},
+            },
+            "required": ["name", "age"],
+            "additionalProperties": False,
+        },
+    },
+}
 
 
 @pytest.fixture(scope="module", params=["smollm2-135m", "gemma3-270m"])
@@ -65,6 +82,15 @@ def test_c1_openai_sdk_chats_and_streams(client: openai.OpenAI):
     assert reasons == [whole.choices[0].finish_reason]
     assert chunks[-1].usage.completion_tokens == whole.usage.completion_tokens
     assert chunks[-1].choices == []
+
+
+def test_c1_openai_sdk_json_schema(client: openai.OpenAI):
+    body = {"model": "any", "messages": ASK, "response_format": FORMAT, "max_tokens": 60}
+    answer = client.chat.completions.create(**body, temperature=0)  # type: ignore[call-overload]
+    person = json.loads(answer.choices[0].message.content)
+    assert answer.choices[0].finish_reason == "stop"
+    assert set(person) == {"name", "age"}
+    assert len(person["name"]) <= 12 and 0 <= person["age"] <= 99
 
 
 def test_c1_openai_sdk_logprobs(client: openai.OpenAI):
