@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import httpx
@@ -20,6 +21,7 @@ from test.e2e.prometheus import scrape_until
 from test.e2e.server import Server
 from test.e2e.streams import aiter_lines
 from test.tiny import Form, tiny_gemma3
+from treadle.srt.grammar.store import KEPT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -49,38 +51,57 @@ class Storm:
     """One storm against a server. `ends` counts what clients saw as the end of their request."""
 
     http: httpx.AsyncClient
+    name: str
     rng: random.Random
     ends: Counter[str] = field(default_factory=Counter)
 
     async def run(self, num_requests: int) -> None:
+        async def one(rid: str) -> None:
+            self.ends[await self._request(rid)] += 1
+
+        await self._each(one, num_requests)
+
+    async def fill(self) -> None:
+        """As many grammars as the server keeps, each used for a while: they are no leak."""
+
+        async def one(rid: str) -> None:
+            body: dict[str, object] = {"model": "m", "max_tokens": 50, "stream": True}
+            await self._read(body | self._grammar(rid), 0)
+
+        await self._each(one, KEPT)
+
+    async def _each(self, one: Callable[[str], Awaitable[None]], count: int) -> None:
         gate = asyncio.Semaphore(AT_ONCE)
 
-        async def one(index: int) -> None:
+        async def gated(rid: str) -> None:
             async with gate:
-                self.ends[await self._request(f"storm-{index}")] += 1
+                await one(rid)
 
         async with asyncio.TaskGroup() as group:
-            for index in range(num_requests):
-                group.create_task(one(index))
+            for index in range(count):
+                group.create_task(gated(f"{self.name}-{index}"))
+
+    def _grammar(self, rid: str) -> dict[str, object]:
+        """Fields that ask for a grammar that nobody has compiled before."""
+        names = {f"{rid}{i}": {"type": "string", "maxLength": 90} for i in range(8)}
+        schema = {"type": "object", "properties": names, "required": list(names)}
+        tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+        return {"messages": HI, "tools": [tool], "tool_choice": "required"}
 
     def _body(self, rid: str) -> dict[str, object]:
         rng = self.rng
         body: dict[str, object] = {
             "model": "m",
             "rid": rid,
-            "prompt": rng.choices(range(5, 320), k=rng.choice([3, 40, 200, 300])),
             "max_tokens": rng.choice([1, 16, 100, 200]),
             "ignore_eos": True,
             "temperature": rng.choice([0, 1]),
             "stream": rng.random() < 0.8,
         }
-        if rng.random() < 0.3:  # a grammar that nobody has compiled before
-            names = {f"{rid}{i}": {"type": "string", "maxLength": 90} for i in range(8)}
-            schema = {"type": "object", "properties": names, "required": list(names)}
-            tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
-            del body["prompt"]
-            body |= {"messages": HI, "tools": [tool], "tool_choice": "required"}
-        return body
+        if rng.random() < 0.3:
+            return body | self._grammar(rid)
+        prompt = rng.choices(range(5, 320), k=rng.choice([3, 40, 200, 300]))
+        return body | {"prompt": prompt}
 
     async def _request(self, rid: str) -> str:
         """Sends one and ends it: by hanging up or by name, after a time or a number of events."""
@@ -149,10 +170,11 @@ async def test_storms_of_aborts_leak_nothing_and_end_each_request_once(
     )  # fmt: skip
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=server.url, timeout=120, limits=limits) as http:
+        await Storm(http, "fill", random.Random(STORMS)).fill()
         fresh = await settled(http)
         resident: list[dict[str, int]] = []
         for number in range(STORMS):
-            storm = Storm(http, random.Random(number))
+            storm = Storm(http, f"storm{number}", random.Random(number))
             before = await settled(http)
             await storm.run(num_requests)
             after = await settled(http)
