@@ -10,7 +10,7 @@ Owns the vocabulary in llguidance's form and the meaning of an end:
   are asked for.
 
 Thread-safe as far as a `Matcher` is used by one thread at a time; compiling and masking let other
-threads run.
+threads run, making a `Vocabulary` does not.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ from ..token_masks import Grammar, TokenBytes
 from .compile import limits, refusal, to_llguidance
 
 SILENT = 0  # llguidance's level of logging to standard error
+# The mask of these tokens is made once, with the vocabulary, and reused wherever a grammar allows
+# them all: in JSON strings and free text. For Gemma's 262,144 ids a mask of free text takes 0.06 ms
+# and not 3.8, for 0.3 s more at the start; llguidance's own four slices take 1 s and gain no more.
+SLICES = [r'[^"\\\x00-\x1F\x7F]{1,30}']
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +46,8 @@ class NextRow:
 
 
 class Vocabulary:
-    """llguidance's tokenizer for a model with `vocab_size` logits; building takes about a second
-    for 262,144 ids.
+    """llguidance's tokenizer for a model with `vocab_size` logits. Making it takes 1.1 s of CPU for
+    262,144 ids and 0.15 s for 49,152, in which no other Python thread of the process runs.
     """
 
     def __init__(self, table: TokenBytes, vocab_size: int) -> None:
@@ -140,7 +144,7 @@ def _brief(error: str) -> str:
 
 
 def _make_tokenizer(source: _Source) -> LLTokenizer:
-    tokenizer = LLTokenizer(TokenizerWrapper(source), eos_token=source.eos_ids)
+    tokenizer = LLTokenizer(TokenizerWrapper(source), eos_token=source.eos_ids, slices=SLICES)
     source.tokenizer = tokenizer
     return tokenizer
 

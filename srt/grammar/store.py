@@ -1,4 +1,5 @@
-"""Grammars at work in the scheduler process, beside its loop: nothing here waits.
+"""Grammars at work in the scheduler process, beside its loop: nothing here waits. The loop stands
+still once, while the vocabulary is made; `mask.py` says for how long.
 
 Owns the threads' work: the vocabulary, built at the first grammar; compiled grammars, the last
 `KEPT` of them; and one job at a time for each request.
