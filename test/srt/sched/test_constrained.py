@@ -191,12 +191,33 @@ def test_preempted_request_goes_on_in_its_grammar(make: Make):
             assert re.fullmatch("[0-9a-f]{38}", text(loop, f"r{i}"))
 
 
+def test_request_preempted_while_its_mask_is_made_is_held_until_it_is_there(make: Make):
+    executor = HeldExecutor()
+    loop = make(overlap=False, grammars=make_store(executor, SIZE))
+    start(loop, "a", DIGITS)
+    executor.work()
+    loop.step()
+    (request,) = loop.scheduler._running
+    assert executor.held  # its next row
+    loop.scheduler._preempt(request)
+    assert loop.gauges()["held"] == 1
+    assert loop.plan() is None
+    executor.work()
+    for _ in range(100):
+        executor.work()
+        if not loop.scheduler.has_work:
+            break
+        loop.step()
+    assert re.fullmatch("[0-9]{12}", text(loop, "a"))
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_any_order_of_grammar_work_gives_valid_answers(make: Make, seed: int):
     """Arrivals, aborts, preemptions, and rows of grammars that come late, all at random."""
     rng = Random(seed)
     executor = HeldExecutor()
-    loop = make(num_pages=20, max_running=5, chunk_tokens=24, grammars=make_store(executor, SIZE))
+    store = make_store(executor, SIZE)
+    loop = make(num_pages=20, max_running=5, chunk_tokens=24, conservativeness=0.01, grammars=store)
     names: list[str] = []
     aborted: set[str] = set()
     for turn in range(400):

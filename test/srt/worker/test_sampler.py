@@ -173,6 +173,9 @@ def test_grammar_comes_before_a_bias_and_the_ban_of_early_stops(logits: Tensor):
     p = params(temperature=0.0, min_new_tokens=5, stop_token_ids=(9,), logit_bias=((8, -1e39),))
     assert sample(logits, [masked(slot(p), [9])]).token_ids == [9]
     assert sample(logits, [masked(slot(p), [8])]).token_ids == [8]
+    better, worse = (100, 101) if logits[0, 100] > logits[0, 101] else (101, 100)
+    both = params(temperature=0.0, logit_bias=((better, -1e39), (worse, -1e39)))
+    assert sample(logits, [masked(slot(both), [100, 101])]).token_ids == [better]
     assert sample(logits, [masked(slot(p), [9, 10])]).token_ids == [10]
 
 
