@@ -6,6 +6,7 @@ import json
 
 import openai
 import pytest
+from openai.types.chat import ChatCompletionToolUnionParam
 
 from test.e2e.conftest import StartServer
 
@@ -14,7 +15,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 SYSTEM = "You are a helpful assistant."
 
 
-CALCULATOR = {
+CALCULATOR: ChatCompletionToolUnionParam = {
     "type": "function",
     "function": {
         "name": "calculator",
