@@ -29,7 +29,7 @@ from treadle.srt.tokenizer.encode import Tokenizer
 
 PACKAGES = ("uvicorn", "uvloop", "httptools", "starlette", "orjson", "pyzmq", "prometheus-client")
 PROMPT = "The thread runs over the loom."
-CHAT = {"messages": [{"role": "user", "content": PROMPT}]}
+CHAT: dict[str, object] = {"messages": [{"role": "user", "content": PROMPT}]}
 ROUTES: dict[str, dict[str, object]] = {
     "/v1/chat/completions": CHAT,
     "/v1/completions": {"prompt": PROMPT},
