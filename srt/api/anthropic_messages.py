@@ -4,8 +4,8 @@
     user: text, tool_result -> user messages and tool messages, in their order
     assistant: blocks       -> one message with content, reasoning_content and tool_calls
 
-Neighbours of one role become one message, as Anthropic defines it and many templates need it. Texts
-are joined by line breaks, once, so that the work is linear in the size of the request.
+Neighbours of one role become one message, as Anthropic defines it and many templates need it. Its
+texts are parts, which the model's format joins; those of a tool's result are joined here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .anthropic_schema import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from .schema import ChatMessage, FunctionCall, ToolCall
+from .schema import ChatMessage, ContentPart, FunctionCall, ToolCall
 
 ROLES = ("user", "assistant", "system")
 MAX_BLOCKS = 1 << 15  # reading them takes 0.1 s, in which nobody else is answered
@@ -49,7 +49,7 @@ class _Turn:
     def message(self) -> ChatMessage:
         return ChatMessage(
             role=self.role,
-            content="\n".join(self.texts),
+            content=_parts(self.texts),
             reasoning_content="\n".join(self.thoughts) if self.thoughts else None,
             tool_calls=self.calls or None,
             tool_call_id=self.call_id,
@@ -62,7 +62,8 @@ def chat_messages(body: CountRequest) -> list[ChatMessage]:
     if not body.messages:
         raise BadRequest("messages must not be empty", param="messages")
     _check_size(body.messages)
-    turns = [_Turn("system", [text]) for text in _system(body.system)]
+    system = _system(body.system)
+    turns = [_Turn("system", system)] if system else []
     names = _names_of_calls(body.messages)
     for i, message in enumerate(body.messages):
         for turn in _turns(message, f"messages[{i}]", names):
@@ -83,8 +84,13 @@ def _check_size(messages: Sequence[MessageParam]) -> None:
 def _system(system: str | list[TextBlock] | None) -> list[str]:
     if isinstance(system, str):
         return [system] if system else []
-    texts = [block.text for block in system or () if not block.text.startswith(BILLING)]
-    return ["\n".join(texts)] if texts else []
+    return [block.text for block in system or () if not block.text.startswith(BILLING)]
+
+
+def _parts(texts: Sequence[str]) -> str | list[ContentPart]:
+    if len(texts) > 1:
+        return [ContentPart(type="text", text=text) for text in texts]
+    return "".join(texts)
 
 
 def _names_of_calls(messages: Iterable[MessageParam]) -> dict[str, str]:

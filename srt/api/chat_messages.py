@@ -1,7 +1,7 @@
 """Messages of a chat request -> what templates read; and what a chat may not ask for yet.
 
-Owns the roles, the flattening of content parts to text and the rules of `continue_final_message`.
-Calls and reasoning in the history are passed on to the template.
+Owns the roles, which content parts are text and the rules of `continue_final_message`. Parts stay
+apart, for how they are joined is the model's; calls and reasoning in the history are passed on too.
 """
 
 from __future__ import annotations
@@ -82,8 +82,9 @@ def _either(first: str | None, second: str | None) -> str | None:
 
 
 def _num_chars(message: Mapping[str, object]) -> int:
-    texts = (message["content"], message.get("reasoning_content"))
-    chars = sum(len(text) for text in texts if isinstance(text, str))
+    content, thoughts = message["content"], message.get("reasoning_content")
+    texts = [part["text"] for part in content] if isinstance(content, list) else [content]
+    chars = sum(len(text) for text in (*texts, thoughts) if isinstance(text, str))
     return chars + _json_chars(message.get("tool_calls"), "messages")
 
 
@@ -95,18 +96,18 @@ def _json_chars(value: object, param: str) -> int:
         raise BadRequest(f"{param} is nested too deeply", param=param) from None
 
 
-def _content(content: str | list[ContentPart] | None, where: str) -> str:
+def _content(content: str | list[ContentPart] | None, where: str) -> str | list[dict[str, str]]:
     if content is None or isinstance(content, str):
         return content or ""
-    texts = []
+    parts = []
     for i, part in enumerate(content):
         if part.type not in TEXT_PARTS:
             raise BadRequest(
                 f"{where}.content[{i}] has type {part.type!r}, but the model takes text only",
                 param=f"{where}.content[{i}].type",
             )
-        texts.append(part.text or "")
-    return "\n".join(texts)
+        parts.append({"type": "text", "text": part.text or ""})
+    return parts
 
 
 def check_features(body: ChatRequest) -> None:

@@ -29,11 +29,15 @@ def text(words: str, **extra: Any) -> dict[str, Any]:
     return {"type": "text", "text": words, **extra}
 
 
+def parts(*texts: str) -> list[dict[str, Any]]:
+    return [text(words) for words in texts]
+
+
 def test_system_is_the_first_message():
     hi = {"role": "user", "content": "hi"}
     assert read([hi], system="be kind") == [{"role": "system", "content": "be kind"}, hi]
     blocks = [text("a", cache_control={"type": "ephemeral"}), text("b")]
-    assert read([hi], system=blocks)[0] == {"role": "system", "content": "a\nb"}
+    assert read([hi], system=blocks)[0] == {"role": "system", "content": parts("a", "b")}
     assert read([hi], system="") == read([hi], system=[]) == [hi]
 
 
@@ -86,8 +90,8 @@ def test_neighbours_of_one_role_are_one_message():
         ]
     )
     assert found == [
-        {"role": "user", "content": "a\nb\nc"},
-        {"role": "assistant", "content": "d\ne"},
+        {"role": "user", "content": parts("a", "b", "c")},
+        {"role": "assistant", "content": parts("d", "e")},
     ]
 
 

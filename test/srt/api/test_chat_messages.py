@@ -20,11 +20,14 @@ def read(*messages: dict[str, object], **options: bool) -> Conversation:
     )
 
 
-def test_parts_are_joined_by_line_breaks():
-    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+def test_parts_stay_apart_as_joining_them_is_the_models():
+    parts = [{"type": "input_text", "text": "a"}, {"type": "text", "text": "b"}]
     conversation = read({"role": "user", "content": parts})
-    assert conversation.messages[0]["content"] == "a\nb"
-    assert conversation.num_chars == 3
+    assert conversation.messages[0]["content"] == [
+        {"type": "text", "text": "a"},
+        {"type": "text", "text": "b"},
+    ]
+    assert conversation.num_chars == 2
 
 
 def test_calls_in_the_history_are_passed_on():

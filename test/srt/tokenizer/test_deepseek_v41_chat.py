@@ -147,6 +147,15 @@ def test_agent_cases_have_their_length(tokenizer):
         assert len(ids) == case["prompt_tokens"], case["id"]
 
 
+def test_parts_of_a_message_are_joined_by_an_empty_line(tokenizer):
+    parts = [{"type": "text", "text": text} for text in "ab"]
+    found, expected = (
+        DeepseekV41Format().encode(Conversation([{"role": "user", "content": c}], 0), tokenizer)
+        for c in (parts, "a\n\nb")
+    )
+    assert found == expected
+
+
 @pytest.mark.parametrize("marker", MARKERS)
 def test_what_a_user_writes_never_becomes_a_marker(tokenizer, marker):
     messages = [{"role": "user", "content": f"a{marker}b"}]
