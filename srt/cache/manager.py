@@ -121,8 +121,7 @@ class CacheManager:
         if self.num_admittable < 1:
             return None
         hit, found = self._look(ns, tokens, limit, shape, origin)
-        adopted = hit.length // self.facts.page_size
-        if reserve_pages - adopted > self.available_pages - found.unpinned(adopted):
+        if not self._has_pages(reserve_pages, hit, found):
             return None
         got = self.tree.pin(ns, tokens, hit.length, is_resume=not origin.is_counted)
         resumed = origin.resumed_prompt_len
@@ -140,6 +139,20 @@ class CacheManager:
         if origin.is_counted:
             self._count(len(tokens), hit)
         return Admission(hit, lease)
+
+    def fits(
+        self,
+        ns: Namespace,
+        tokens: array[int],
+        limit: int,
+        shape: ReplayShape,
+        reserve_pages: int,
+        origin: Origin = FRESH,
+    ) -> bool:
+        """Whether `admit` would admit now. Pure."""
+        if self.num_admittable < 1:
+            return False
+        return self._has_pages(reserve_pages, *self._look(ns, tokens, limit, shape, origin))
 
     def grow(self, lease: Lease, num_tokens: int) -> array[int] | None:
         """Private pages so that positions below `num_tokens` have one: the new ids, to be written
@@ -333,6 +346,10 @@ class CacheManager:
             return None
         is_exact = self.rule.needs_whole(shape)
         return self.windows.find(ns, tokens, limit, origin, is_exact=is_exact)
+
+    def _has_pages(self, reserve: int, hit: PrefixHit, found: Match) -> bool:
+        adopted = hit.length // self.facts.page_size
+        return reserve - adopted <= self.available_pages - found.unpinned(adopted)
 
     def _generation(self, adopted: int, hit: PrefixHit, shape: ReplayShape, prompt_len: int) -> int:
         """B34: 0 when the state will equal a cold run's. After a replay one more than the adopted

@@ -11,11 +11,15 @@ Pages of known tokens are taken here, so a prompt between two chunks lacks only 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Container, Iterable, Iterator
 from random import Random
+from typing import NamedTuple
 
 from ..cache.lease import Admission, Origin, PrefixHit
 from ..cache.manager import CacheManager
+from ..cache.node import Namespace
+from ..cache.replay import ReplayShape
 from ..errors import InvariantBroken
 from ..messages import SlotId, SlotReset, ids
 from .counters import Counters
@@ -29,8 +33,18 @@ from .waiting import WaitingQueue
 
 SHARED_TOKENS = 32  # with more in common, and none of it cached yet, one request goes ahead (T41)
 
-
 _Prefix = tuple[object, bytes]
+
+
+class _Wish(NamedTuple):
+    """The arguments of `CacheManager.admit`."""
+
+    ns: Namespace
+    tokens: array[int]
+    limit: int
+    shape: ReplayShape
+    reserve_pages: int
+    origin: Origin
 
 
 class Admitter:
@@ -71,7 +85,7 @@ class Admitter:
             if end is None:
                 self._queue.put_first(request)
                 return
-            admission = self._take(request, running)
+            admission = self._cache.admit(*self._wants(request, running))
             if admission is None:
                 self.lacking = request
                 return
@@ -92,6 +106,8 @@ class Admitter:
             return None
         if self._is_following(waiting, running):
             return None
+        if self._cache.fits(*self._wants(waiting, running)):
+            return None  # a commit has freed what it lacked
         room = (self._cache.facts.num_pages - 1) * self._cache.facts.page_size
         could_resume = [request for request in running if request.len <= room]
         return choose_outranked(could_resume, waiting.priority, gap)
@@ -134,14 +150,14 @@ class Admitter:
             may_cut_replay=request.shape.mode != "bounded" or not builder.record.spans,
         )
 
-    def _take(self, request: Request, running: RunningSet) -> Admission | None:
+    def _wants(self, request: Request, running: RunningSet) -> _Wish:
         size = self._cache.facts.page_size
         tokens = request.len
         reserve = -(-tokens // size)  # alone, it may use the whole pool
         if running:
             expected = tokens + self._estimate.tokens(request)
             reserve = -(-expected // size) + self._headroom(running)
-        return self._cache.admit(
+        return _Wish(
             request.namespace,
             request.tokens,
             request.hit_limit,

@@ -31,8 +31,10 @@ class Arrivals:
         self._count = 0
 
     def check(self, message: GenerateRequest) -> None:
-        """Raises: BadRequest for what can never run here."""
+        """Raises: BadRequest for what can never run here. Asked before another loses its place in
+        the queue to `message`."""
         check_request(message, self._context_len, self._cache.facts)
+        scoring_shape(message, self._cache.rule)
 
     def priority(self, message: GenerateRequest) -> int:
         """What counts here: nothing, unless the server honours priorities."""

@@ -172,7 +172,7 @@ class Scheduler:
     def flush(self) -> tuple[bool, str]:
         """Empty the prefix cache, if nothing runs and nothing waits (rule T25)."""
         if self._requests or not self._cache.flush():
-            running, waiting = len(self._running), len(self._waiting)
+            running, waiting = len(self._running), len(self._requests) - len(self._running)
             return False, f"not flushed: {running} requests run and {waiting} wait"
         return True, "the prefix cache is empty"
 

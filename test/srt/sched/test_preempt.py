@@ -199,6 +199,19 @@ def test_an_important_request_takes_a_place_and_the_other_resumes(
     assert loop.text["a"] == MODEL.oracle(first.prompt_ids, first.sampling, 256).token_ids
 
 
+def test_nobody_makes_place_when_a_commit_has_made_some(make_loop: MakeLoop):
+    loop = make_loop(model=MODEL, max_running=2, overlap=False, priorities=True, preempt_gap=0)
+    loop.add("a", range(20), max_new_tokens=4)
+    loop.add("b", range(100, 120), max_new_tokens=40)
+    for _ in range(3):
+        loop.step()
+    loop.add("c", range(200, 220), max_new_tokens=5, priority=1)
+    loop.step()  # "c" lacks a slot, and the last token of "a" is sampled
+    assert "a" in loop.done
+    loop.drain()
+    assert loop.counters()["preemptions"] == 0
+
+
 def test_an_important_request_takes_the_pages_that_it_needs(make_loop: MakeLoop):
     loop = make_loop(model=MODEL, num_pages=30, overlap=False, priorities=True, preempt_gap=0)
     for i in range(3):
@@ -246,6 +259,19 @@ def test_a_full_queue_gives_the_place_of_the_least_to_the_more_important(make_lo
     assert all(end.status == 503 and not end.was_admitted for end in refused.values())
     loop.drain()
     assert len(loop.text["d"]) == 4
+
+
+def test_a_request_that_is_refused_takes_nobodys_place_in_the_queue(make_loop: MakeLoop):
+    loop = make_loop(
+        model=MODEL, windows=1, max_running=1, max_queued=1, overlap=False, priorities=True
+    )
+    loop.add("a", range(20), max_new_tokens=20)
+    loop.step()
+    loop.add("b", range(30), max_new_tokens=4)
+    loop.add("c", range(40), priority=1, replay_slope=8)
+    assert loop.done["c"].finish.status == 400
+    loop.drain()
+    assert len(loop.text["b"]) == 4
 
 
 def test_a_request_that_has_outgrown_the_pool_does_not_make_way(make_loop: MakeLoop):
