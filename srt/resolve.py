@@ -124,6 +124,8 @@ def _kv_dtype(asked: str, model: ModelConfig) -> str:
 
 def _trim_rule(section: CacheSection, model: ModelConfig) -> str:
     """Trimming is an approximation, like the replay that it was trained with."""
+    if model.latent is None and not section.trim_clips:
+        raise ConfigError(f"--no-swa-trim-clip: {model.architecture} has no decoder layers")
     if section.trim_rule == "auto":
         return "prompt" if model.latent and section.replay_mode == "bounded" else "off"
     if section.trim_rule != "off" and model.latent is None:

@@ -3,8 +3,7 @@
     choice  compressed entry       index key              window row
     fp4     e2m1, e4m3 per 16      e2m1, e8m0 per 32      e4m3, e8m0 per 32
     fp8     e4m3, e8m0 per 32      e4m3, one fp32 scale   e4m3, e8m0 per 32
-    bf16    bfloat16               bfloat16               bfloat16
-    float32 float32                float32                float32
+    bfloat16 and float32: each value as it is
 
 A row is its codes, then its scales. With fp4 a row of 512 values takes 288, 68 (of 128) and 528
 bytes. Source: deepseek-v41.md 4.1-4.4. float32 is for checking numerics only.

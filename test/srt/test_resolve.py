@@ -241,3 +241,17 @@ def test_metrics_prefix_is_part_of_a_name(prefix: str):
 def test_texts_that_cannot_be_used_are_refused(changes: dict[str, Any], words: str):
     with pytest.raises(ConfigError, match=words):
         resolve(config(**changes), GEMMA, HOST)
+
+
+@pytest.mark.parametrize(
+    ("changes", "flag"),
+    [
+        ({"trim_rule": "prompt"}, "--enable-decoder-swa-bounded-replay"),
+        ({"trim_clips": False}, "--no-swa-trim-clip"),
+    ],
+)
+def test_trimming_is_refused_for_models_without_decoder_layers(
+    changes: dict[str, object], flag: str
+):
+    with pytest.raises(ConfigError, match=f"{flag}: Gemma3ForCausalLM has no decoder layers"):
+        resolve(config(cache=changes), GEMMA, HOST)
