@@ -62,7 +62,8 @@ class MessagesRoute:
         rid = new_rid(body.rid) if body.rid else f"msg_{secrets.token_hex(12)}"
         ids = await while_connected(request, self._prompt_ids(body, tools))
         rules = after_prompt(rules, service.tokenizer, ids)
-        sampling = await force_calls(options.sampling, rules, tools, service)
+        forced = force_calls(options.sampling, rules, tools, service)
+        sampling = await while_connected(request, forced)
         job = make_job(service, ids, replace(options, sampling=sampling))
         generation = service.frontend.submit([job], rid=rid, is_streaming=options.is_streaming)
         output = ChatOutput(rules, service.tokenizer)

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ..errors import (
     BadRequest,
@@ -57,6 +57,8 @@ from .replies import Replies
 from .scores import PromptLog
 from .stats import Meter
 from .trail import TextTrail
+
+T = TypeVar("T", Done, Stats)
 
 NO_ERROR = (200, 499)  # 499: ended because somebody on this side asked for it
 _ERRORS: dict[int, type[TreadleError]] = {400: BadRequest, 503: Overloaded}
@@ -158,33 +160,15 @@ class Frontend:
 
     async def flush(self) -> Done:
         """Asks for an empty prefix cache, once. Raises WorkerLost."""
-        self.check_serving()
-        token, reply = self._replies.expect()
-        self._channel.send(Flush(token))
-        done = await reply
-        if not isinstance(done, Done):
-            raise InvariantBroken(f"Flush was answered by {type(done).__name__}")
-        return done
+        return await self._ask(Flush, Done)
 
     async def profile(self, options: ProfileOptions | None) -> Done:
         """Starts a profile of the workers; None stops it. Raises WorkerLost."""
-        self.check_serving()
-        token, reply = self._replies.expect()
-        self._channel.send(Profile(token, options))
-        done = await reply
-        if not isinstance(done, Done):
-            raise InvariantBroken(f"Profile was answered by {type(done).__name__}")
-        return done
+        return await self._ask(lambda token: Profile(token, options), Done)
 
     async def stats(self) -> Stats:
         """The scheduler's numbers as they are now. Raises WorkerLost."""
-        self.check_serving()
-        token, reply = self._replies.expect()
-        self._channel.send(StatsRequest(token))
-        stats = await reply
-        if not isinstance(stats, Stats):
-            raise InvariantBroken(f"StatsRequest was answered by {type(stats).__name__}")
-        return stats
+        return await self._ask(StatsRequest, Stats)
 
     async def wait_output(self) -> None:
         """Returns when the engine has produced something, for anybody, or is dead."""
@@ -242,6 +226,15 @@ class Frontend:
         self._replies.fail(error)
         self._output_seen.set()
         self._idle.set()
+
+    async def _ask(self, question: Callable[[int], Message], kind: type[T]) -> T:
+        self.check_serving()
+        token, reply = self._replies.expect()
+        self._channel.send(question(token))
+        answer = await reply
+        if not isinstance(answer, kind):
+            raise InvariantBroken(f"{type(answer).__name__} is no answer to question {token}")
+        return answer
 
     def _serve(self, ready: Ready) -> None:
         self.capacity = ready
