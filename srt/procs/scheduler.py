@@ -20,7 +20,7 @@ from ..messages import Ready, Shutdown
 from ..net.ipc import Hub, Inbox, Outbox
 from ..sched.scheduler import Scheduler
 from .boot import Boot, run_child
-from .step_loop import Engine, Ports, StepLoop
+from .step_loop import Bookkeeping, Ports, StepLoop
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ def serve(boot: Boot, hub: Hub, launcher: Outbox) -> None:
     sched = boot.config.sched
     grammars = make_store(boot, ports.inbox)
     loop = StepLoop(
-        lambda: build_engine(boot, capacity, grammars),
+        lambda: build_bookkeeping(boot, capacity, grammars),
         ports,
         sched.watchdog_s,
         sched.decode_log_interval,
@@ -56,7 +56,7 @@ def make_store(boot: Boot, inbox: Inbox) -> GrammarStore | None:
     return GrammarStore(boot.model_config.vocab_size, threads, inbox.wake)
 
 
-def build_engine(boot: Boot, capacity: Ready, grammars: GrammarStore | None) -> Engine:
+def build_bookkeeping(boot: Boot, capacity: Ready, grammars: GrammarStore | None) -> Bookkeeping:
     """Raises ConfigError for settings with which a request could never be run."""
     config = boot.config
     facts = CacheFacts(
@@ -70,7 +70,7 @@ def build_engine(boot: Boot, capacity: Ready, grammars: GrammarStore | None) -> 
     )
     cache = CacheManager(facts, ReplayRule.from_config(boot.model_config, config.cache))
     scheduler = Scheduler(config.sched, config.cache, cache, config.model.context_len, grammars)
-    return Engine(scheduler, cache)
+    return Bookkeeping(scheduler, cache)
 
 
 def _await_capacity(inbox: Inbox) -> Ready | None:

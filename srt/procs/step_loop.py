@@ -44,7 +44,7 @@ STALL_S = 0.1  # until planning is tried again when requests wait and no step is
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class Bookkeeping:
     """The bookkeeping of one replica; made anew when its invariants are broken."""
 
     scheduler: Scheduler
@@ -60,11 +60,11 @@ class Ports:
 
 class StepLoop:
     def __init__(
-        self, make: Callable[[], Engine], ports: Ports, watchdog_s: float, log_interval: int
+        self, make: Callable[[], Bookkeeping], ports: Ports, watchdog_s: float, log_interval: int
     ) -> None:
-        """`make` builds an engine with nothing in it; `log_interval` is in steps."""
+        """`make` builds one with nothing in it; `log_interval` is in steps."""
         self._make = make
-        self._engine = make()
+        self._books = make()
         self._ports = ports
         self._watchdog_s = watchdog_s
         self._status = StatusLine(log_interval)
@@ -86,9 +86,9 @@ class StepLoop:
         else:
             for message in (first, *self._ports.inbox.drain()):
                 self._handle(message, time.monotonic())
-        self._wake_at = self._engine.scheduler.expire(time.monotonic())
+        self._wake_at = self._books.scheduler.expire(time.monotonic())
         self._plan()
-        self._send(TokenOutput(self._engine.scheduler.take_events()))
+        self._send(TokenOutput(self._books.scheduler.take_events()))
 
     def _patience(self, now: float) -> float | None:
         """Seconds to wait in the inbox; None is for ever."""
@@ -99,7 +99,7 @@ class StepLoop:
         return left if patience is None else min(patience, left)
 
     def _patience_of_steps(self, now: float) -> float | None:
-        scheduler = self._engine.scheduler
+        scheduler = self._books.scheduler
         if scheduler.in_flight:
             return max(0.0, self._watchdog_s - scheduler.step_age_s(now)) + 0.001
         if scheduler.has_work:
@@ -107,7 +107,7 @@ class StepLoop:
         return None if self._is_checked else IDLE_CHECK_S
 
     def _nothing_came(self, now: float) -> None:
-        scheduler = self._engine.scheduler
+        scheduler = self._books.scheduler
         if scheduler.in_flight:
             if scheduler.step_age_s(now) > self._watchdog_s:
                 limit = f"--watchdog-timeout {self._watchdog_s:g}"
@@ -116,7 +116,7 @@ class StepLoop:
             self._check()
 
     def _handle(self, message: Message, now: float) -> None:
-        scheduler = self._engine.scheduler
+        scheduler = self._books.scheduler
         if isinstance(message, StepResult):
             output = scheduler.commit(message, now)
             self._send(output)
@@ -132,7 +132,7 @@ class StepLoop:
             self._control(message, now)
 
     def _control(self, message: Message, now: float) -> None:
-        scheduler = self._engine.scheduler
+        scheduler = self._books.scheduler
         if isinstance(message, AbortAll):
             scheduler.abort_all(message.reason, now)
         elif isinstance(message, Flush):
@@ -153,7 +153,7 @@ class StepLoop:
             raise InvariantBroken(f"the scheduler cannot handle {type(message).__name__}")
 
     def _plan(self) -> None:
-        scheduler = self._engine.scheduler
+        scheduler = self._books.scheduler
         while scheduler.can_plan:
             plan = scheduler.plan(time.monotonic())
             if plan is None:
@@ -165,7 +165,7 @@ class StepLoop:
             self._ports.tokenizer.send(output)
 
     def _stats(self, token: int) -> Stats:
-        counters, gauges = self._engine.scheduler.stats()
+        counters, gauges = self._books.scheduler.stats()
         counters = counters | self._status.counters()
         counters["cache_invariant_failures"] = float(self._failed_checks)
         return Stats(token, counters, gauges | {"gen_throughput": self._status.tokens_per_s})
@@ -173,11 +173,11 @@ class StepLoop:
     def _check(self) -> None:
         self._is_checked = True
         try:
-            self._engine.cache.check()
+            self._books.cache.check()
         except InvariantBroken as e:
             self._failed_checks += 1
             log.error(event("cache_invariant_broken", {"what": e.message, "action": "reset"}))
-            self._engine = self._make()
+            self._books = self._make()
 
 
 class StatusLine:

@@ -62,8 +62,8 @@ def test_anything_else_before_the_workers_are_ready_is_a_bug(hub: Hub, boot: Boo
         serve(hub, boot, Flush(1))
 
 
-def test_engine_has_the_worker_s_capacities_and_the_model_s_replay(boot: Boot):
-    engine = scheduler.build_engine(boot, Ready("worker", 0, num_pages=33, num_slots=5), None)
-    assert (engine.cache.facts.num_pages, engine.cache.facts.num_slots) == (33, 5)
-    assert engine.cache.rule.window == 8
-    engine.cache.check()
+def test_bookkeeping_has_the_worker_s_capacities_and_the_model_s_replay(boot: Boot):
+    books = scheduler.build_bookkeeping(boot, Ready("worker", 0, num_pages=33, num_slots=5), None)
+    assert (books.cache.facts.num_pages, books.cache.facts.num_slots) == (33, 5)
+    assert books.cache.rule.window == 8
+    books.cache.check()

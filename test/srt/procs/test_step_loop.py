@@ -35,7 +35,7 @@ from treadle.srt.messages import (
 from treadle.srt.model_config import LayerKind
 from treadle.srt.net.ipc import Hub, make_endpoints
 from treadle.srt.procs import step_loop
-from treadle.srt.procs.step_loop import Engine, Ports, StepLoop
+from treadle.srt.procs.step_loop import Bookkeeping, Ports, StepLoop
 from treadle.srt.sched.scheduler import Scheduler
 
 PAGE, PAGES, SLOTS, CONTEXT = 4, 64, 5, 100
@@ -43,11 +43,11 @@ WAIT_S = 10.0
 SCHED = SchedSection(max_running=SLOTS - 1, chunk_tokens=32, seed=1)
 
 
-def make_engine(sched: SchedSection = SCHED) -> Engine:
+def make_bookkeeping(sched: SchedSection = SCHED) -> Bookkeeping:
     facts = CacheFacts(PAGES, SLOTS, PAGE, True, "lru")
     rule = ReplayRule((LayerKind.GLOBAL,), 0, ReplayShape("bounded", 0, 1), PAGE)
     manager = CacheManager(facts, rule)
-    return Engine(Scheduler(sched, CacheSection(page_size=PAGE), manager, CONTEXT), manager)
+    return Bookkeeping(Scheduler(sched, CacheSection(page_size=PAGE), manager, CONTEXT), manager)
 
 
 class Bench:
@@ -62,12 +62,12 @@ class Bench:
         workers = (hub.outbox(ends.workers[0]),)
         self.ports = Ports(self.inbox, hub.outbox(ends.tokenizer), workers)
         self.device = FakeWorker(FakeModel(), PAGE, PAGES, SLOTS)
-        self.engines: list[Engine] = []
+        self.books: list[Bookkeeping] = []
 
     def loop(self, sched: SchedSection = SCHED) -> StepLoop:
-        def make() -> Engine:
-            self.engines.append(make_engine(sched))
-            return self.engines[-1]
+        def make() -> Bookkeeping:
+            self.books.append(make_bookkeeping(sched))
+            return self.books[-1]
 
         return StepLoop(make, self.ports, sched.watchdog_s, sched.decode_log_interval)
 
@@ -145,7 +145,7 @@ def test_aborts_end_requests(bench: Bench):
     assert [x.rid for x in bench.outputs()] == ["c"]
     bench.tell(loop, bench.device.execute(bench.plan()))
     assert [x.rid for x in bench.outputs()] == ["a"]
-    assert not bench.engines[0].scheduler.has_work
+    assert not bench.books[0].scheduler.has_work
 
 
 def test_flush_is_answered_with_its_token(bench: Bench):
@@ -208,11 +208,11 @@ def test_broken_bookkeeping_is_counted_when_idle_and_starts_anew(
     loop = bench.loop(ALONE)
     bench.tell(loop, request("a"))
     bench.serve(loop, "a")
-    bench.engines[0].cache.pages.take(1)  # a page that nobody will ever give back
+    bench.books[0].cache.pages.take(1)  # a page that nobody will ever give back
     with caplog.at_level(logging.ERROR):
         loop.turn(0.0)
     assert "cache_invariant_broken" in caplog.text
-    assert len(bench.engines) == 2
+    assert len(bench.books) == 2
     bench.device = FakeWorker(FakeModel(), PAGE, PAGES, SLOTS)
     bench.tell(loop, request("b"))
     assert bench.serve(loop, "b")
@@ -228,7 +228,7 @@ def test_sound_bookkeeping_stays(bench: Bench, monkeypatch: pytest.MonkeyPatch):
     bench.tell(loop, request("a"))
     bench.serve(loop, "a")
     loop.turn(0.0)
-    assert len(bench.engines) == 1
+    assert len(bench.books) == 1
 
 
 def test_loop_sleeps_for_ever_when_idle_and_until_the_watchdog_when_a_step_runs(
