@@ -10,9 +10,9 @@ engine  the server's worker in this process, teacher-forced along the text, whol
 served  a server over HTTP, greedy, the 20 most likely ids of each row: a lower bound of the KL
         that passes through scheduler, tree and API (`served.py`)
 
-With packed weights, int8 rounding turns the least difference into one of its own size, so a drift
-stops shrinking there: `--against-float32` measures that size beside it (engine part, one cold run
-more a text). Slope 511 (the window less one) replays all that is read: its KL must be 0.
+Packed weights are rounded alike cold and after a hit; `--against-float32` measures that rounding
+beside the drift (engine part, one cold run more a text). Slope 511 (the window less one) replays
+all that is read: its KL must be 0.
 """
 
 from __future__ import annotations
