@@ -21,7 +21,7 @@ from ..model_config import ModelConfig
 from .deepseek_v41_tensors import VISION, TensorSpec, tensor_specs
 from .safetensors import TensorFile, open_tensors
 
-Progress = Callable[[int, int, str], None]  # layers made, layers in all, layer
+Progress = Callable[[int, int, str], None]  # bytes done, bytes in all, layer just made
 
 RAW = (torch.int8, torch.float8_e8m0fnu)
 MAX_NAMED = 3
@@ -61,6 +61,11 @@ class PackedWeights:
         return sum(
             math.prod(spec.shape) * sizes.get(spec.dtypes[0], 1) for spec in self.specs.values()
         )
+
+    def made(self, layer: int, num_layers: int) -> None:
+        """Reports `layer`, from 0, as read: layers count alike, as their sizes hardly differ."""
+        total = self.num_bytes
+        self.report(total * (layer + 1) // num_layers, total, f"layers.{layer}")
 
     def raw(self, name: str) -> Tensor:
         """As stored; packed FP4 and e8m0 as uint8."""

@@ -89,7 +89,7 @@ class Builder:
 
     def _loaded(self, index: int, engram_hash: EngramHash | None) -> Layer:
         made = self.layer(index, engram_hash)
-        self.weights.report(index + 1, len(self.config.layers), f"layers.{index}")
+        self.weights.made(index, len(self.config.layers))
         return made
 
     def layer(self, index: int, engram_hash: EngramHash | None) -> Layer:

@@ -37,6 +37,16 @@ def test_packed_bytes_are_given_raw_and_the_rest_in_fp32(tensors):
     assert joined.shape == (64, 64) and joined.dtype == torch.float32
 
 
+def test_progress_is_told_in_bytes():
+    told: list[tuple[int, int, str]] = []
+    config = load_model_config(NANO)
+    weights = PackedWeights.open(NANO, config, lambda *progress: told.append(progress))
+    for layer in range(4):
+        weights.made(layer, 4)
+    size = weights.num_bytes
+    assert told[0] == (size // 4, size, "layers.0") and told[-1] == (size, size, "layers.3")
+
+
 def test_a_missing_tensor_is_named(tmp_path, tensors):
     left = {k: v for k, v in tensors.items() if k != "layers.2.attn.wkv.scale"}
     with pytest.raises(CheckpointError, match=r"layers\.2\.attn\.wkv\.scale.*found none"):
