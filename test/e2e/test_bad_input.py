@@ -93,6 +93,13 @@ ROWS = [
     chat("unknown tool", "not among tools", tools=[TOOL], tool_choice=OTHER),
     chat("tool schema", "must be 'object'", tools=[ODD_TOOL]),
     chat("JSON schema missing", "json_schema.schema", response_format={"type": "json_schema"}),
+    native("invalid regex", "regex", regex="(a"),
+    native("invalid JSON schema", "schema", json_schema='{"type": "cloth"}'),
+    native("invalid EBNF", "ebnf", ebnf="root ::= ("),
+    native("conflicting grammars", "are both set", regex="a", ebnf='root ::= "a"'),
+    chat("invalid schema of a format", "schema", response_format={
+        "type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "cloth"}}}),
+    chat("conflicting formats", "are both set", regex="a", response_format={"type": "json_object"}),
     chat("template", "trust", chat_template="{{ x }}"),
     chat("continued nothing", "role assistant", continue_final_message=True),
     chat("image", "text only", messages=[IMAGE]),
