@@ -2,9 +2,9 @@
 
     python -m benchmark.serving.bench_memory [--config FILE] [--every 256,128,64]
 
-Nothing is timed: the figures are `cache/layout.py`'s, from a model's configuration alone, by default
-that of the released DeepSeek-V4.1-Flash. A stored window is one of all layers of the backbone; the
-draft layers' rings are left out, as they are never part of a prefix.
+Nothing is timed: the figures are `cache/layout.py`'s, from a model's configuration alone, by
+default that of the released DeepSeek-V4.1-Flash. A stored window is one of all layers of the
+backbone; the draft layers' rings are left out, as they are never part of a prefix.
 """
 
 from __future__ import annotations
