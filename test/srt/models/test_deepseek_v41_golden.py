@@ -138,8 +138,9 @@ def test_greedy_tokens_agree(name, case):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_packed_bytes_agree(name):
-    """The share of equal bytes is the one between two roundings of the same mathematics, less one
-    of the seven rows: a scale beyond a tie changes all codes of its row."""
+    """The share of equal bytes is the one between two roundings of the same mathematics. Expected
+    keys and window rows were packed from values that had been rounded before, which may find a
+    scale one power lower (deepseek-v41.md 4.1): ours are packed a second time to compare."""
     data, parts = golden(name, "caches_300"), loaded(name, False)
     tolerance = manifest(name)["caches_300"]["tolerance"]
     run = Run(parts, ring_rows=300)
@@ -148,10 +149,14 @@ def test_packed_bytes_agree(name):
     table = run.slots.page_tensor[SLOT]
     for layer, pool in run.pools.sources.items():
         index = data[f"entries_{layer}_index"]
-        for kind, rows in (("entries", pool.entries), ("index_keys", pool.keys)):
+        for kind, rows, form in (
+            ("entries", pool.entries, None),
+            ("index_keys", pool.keys, parts.formats.key),
+        ):
             found = pool.read(rows, table, 300 // pool.ratio)[index]
+            found = found if form is None else form.encode(form.decode(found))
             equal = (found == data[f"{kind}_{layer}"]).float().mean()
-            assert equal >= tolerance[f"{kind}_{layer}_equal_share_bf16"] - 1 / 7, (layer, kind)
+            assert equal >= tolerance[f"{kind}_{layer}_equal_share_bf16"] - 0.05, (layer, kind)
         decoded = parts.formats.entry.decode(pool.read(pool.entries, table, 300 // pool.ratio))
         off = (decoded[index] - data[f"entries_{layer}_values"]).abs().mean()
         assert off <= 1.5 * tolerance[f"entries_{layer}_values_mean_abs"]
@@ -160,6 +165,8 @@ def test_packed_bytes_agree(name):
         found = torch.cat(
             [run.pools.window_rows(layer, SLOT, p, p + 1) for p in positions.tolist()]
         )
+        form = parts.formats.window
+        found = form.encode(form.decode(found))
         share = tolerance.get(f"{key}_equal_share_bf16", 0.5)
         assert (found == data[key]).float().mean() >= share - 0.05, key
 
