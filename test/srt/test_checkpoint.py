@@ -38,7 +38,7 @@ def test_folder_with_one_gguf_stands_for_it(tmp_path: Path):
 
 def test_refused_names_say_what_would_do(tmp_path: Path):
     (tmp_path / "model.bin").touch()
-    with pytest.raises(ConfigError, match=r"no such folder or file; demo models: demo:smollm2"):
+    with pytest.raises(ConfigError, match=r"no such folder or file; demo models: demo:v41"):
         resolve_path("meta/llama")
     with pytest.raises(ConfigError, match=r"a folder or a \.gguf file"):
         resolve_path(str(tmp_path / "model.bin"))
