@@ -21,7 +21,8 @@ test: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --ignore=test/e2e
+	$(BIN)/pytest test/e2e
 
 $(VENV)/.torch:
 	$(PYTHON) -m venv $(VENV)
