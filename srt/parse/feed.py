@@ -11,6 +11,7 @@ depend on where the text was cut, and a stream equals the parse of the whole.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Sequence
 from typing import TypeVar
 
@@ -110,7 +111,7 @@ class Feed:
             yield
 
 
-class OutputParser:
+class OutputParser(ABC):
     """Base of the parsers: subclasses write `_run`, which emits and ends when the text has."""
 
     def __init__(self) -> None:
@@ -129,8 +130,8 @@ class OutputParser:
         self._feed.is_ended = True
         return self._advance()
 
-    def _run(self) -> Steps[None]:
-        raise NotImplementedError
+    @abstractmethod
+    def _run(self) -> Steps[None]: ...
 
     def _advance(self) -> list[Event]:
         if self._steps is not None:
