@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -22,27 +21,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Iterator[StartServer]:
+def serve() -> Iterator[StartServer]:
     """Starts a server on a model name or path and waits until it serves."""
-    with _starting(lambda: tmp_path) as start:
+    with _starting() as start:
         yield start
 
 
 @pytest.fixture(scope="module")
-def serve_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartServer]:
+def serve_module() -> Iterator[StartServer]:
     """The same for servers that all tests of a file share."""
-    with _starting(lambda: tmp_path_factory.mktemp("server")) as start:
+    with _starting() as start:
         yield start
 
 
 @contextmanager
-def _starting(new_folder: Callable[[], Path]) -> Iterator[StartServer]:
+def _starting() -> Iterator[StartServer]:
     started: list[Server] = []
 
     def start(model: str, *argv: str) -> Server:
         if model.startswith("demo:"):
             _need(model)
-        server = Server(new_folder(), "--model-path", model, "--port", "0", *argv)
+        server = Server("--model-path", model, "--port", "0", *argv)
         started.append(server)
         server.wait_until_serving()
         return server

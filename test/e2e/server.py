@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import queue
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import IO
@@ -18,11 +20,10 @@ WAIT_S = 120.0  # torch takes long to import on a busy machine
 
 
 class Server:
-    """`python -m treadle.launch_server` with `argv`; its sockets go below `folder`."""
+    """`python -m treadle.launch_server` with `argv`; its sockets go below `tmp`."""
 
-    def __init__(self, folder: Path, *argv: str) -> None:
-        self.tmp = folder / "tmp"
-        self.tmp.mkdir()
+    def __init__(self, *argv: str) -> None:
+        self.tmp = Path(tempfile.mkdtemp(prefix="t-"))  # a socket's path must be short
         self.log: list[str] = []
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self.process = subprocess.Popen(
@@ -70,6 +71,7 @@ class Server:
         self._reader.join(WAIT_S)
         assert self.process.stderr is not None
         self.process.stderr.close()
+        shutil.rmtree(self.tmp)
 
     def _find(self, pattern: str) -> str:
         """The first group of the first new line that matches."""

@@ -177,7 +177,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         "--admin-api-key": "admin", "--max-running-requests": 2, "--max-queued-requests": 1,
     }  # fmt: skip
     flat = [str(part) for pair in argv.items() for part in pair]
-    server = Server(folder, *flat, "--strict-model-name", "--disable-radix-cache")
+    server = Server(*flat, "--strict-model-name", "--disable-radix-cache")
     try:
         server.wait_until_serving()
         with httpx.Client(base_url=server.url, timeout=120, trust_env=False) as http:

@@ -31,7 +31,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
         model = str(tiny_gemma3(tmp_path / "model"))
         always = ["--load-format", "dummy", "--port", "0", "--kv-cache-memory", "16M"]
         always += ["--max-running-requests", str(CLIENTS + 1)]
-        started.append(Server(tmp_path, "--model-path", model, *always, *argv))
+        started.append(Server("--model-path", model, *always, *argv))
         return started[-1]
 
     yield start

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,14 +46,13 @@ class Server:
     """The launch command under test; `lines` is what its children have said so far."""
 
     def __init__(self, folder: Path, *argv: str) -> None:
-        model = folder / "model"
-        model.mkdir()
-        (model / "config.json").write_bytes(orjson.dumps(CONFIG))
-        self.tmp = folder / "t"
-        self.tmp.mkdir()
+        self.model = folder / "model"
+        self.model.mkdir()
+        (self.model / "config.json").write_bytes(orjson.dumps(CONFIG))
+        self.tmp = Path(tempfile.mkdtemp(prefix="t-"))  # a socket's path must be short
         path = os.pathsep.join([str(ROOT / "python"), str(HERE)])
         self.process = subprocess.Popen(
-            [sys.executable, "-c", LAUNCH, "--model-path", str(model), *argv],
+            [sys.executable, "-c", LAUNCH, "--model-path", str(self.model), *argv],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -105,6 +106,7 @@ class Server:
             assert pipe is not None
             pipe.close()
         self.process.wait()
+        shutil.rmtree(self.tmp)
 
 
 @pytest.fixture
@@ -256,8 +258,8 @@ def test_next_start_removes_the_folder_of_a_launcher_that_was_killed(start):
         process.kill()
     server.finish()
     assert len(server.leftovers()) == 1
-    (server.tmp.parent / "model/config.json").unlink()
-    (server.tmp.parent / "model").rmdir()
+    (server.model / "config.json").unlink()
+    server.model.rmdir()
     (server.tmp / "kept").mkdir()
     code = "from pathlib import Path; from treadle.srt.procs.run_folder import RunFolder\n"
     code += f"with RunFolder(Path({str(server.tmp)!r})) as f: print(f.path.name)"
