@@ -232,15 +232,16 @@ class TokenLogprob:
 class StepResult:
     """Answer of worker rank 0. One id per sampled span, in plan order. `bad` holds indexes of
     sampled spans whose logits were not finite (rule T13). `logprobs` is empty when no slot asked,
-    else as long as `token_ids` with None where not asked. `layer_rows` is the sum over layers of
-    rows run; `run_ms` the wall time of the forward. `scores` answers `StepPlan.scored`.
+    else as long as `token_ids` with None where not asked. `layer_rows` are the rows that
+    entered each layer, bottom first; `run_ms` the wall time of the forward. `scores` answers
+    `StepPlan.scored`.
     """
 
     step: int
     token_ids: array[int]
     logprobs: tuple[TokenLogprob | None, ...] = ()
     bad: tuple[int, ...] = ()
-    layer_rows: int = 0
+    layer_rows: tuple[int, ...] = ()
     run_ms: float = 0.0
     scores: tuple[PromptScores, ...] = ()
 

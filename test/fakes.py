@@ -247,7 +247,7 @@ class FakeWorker:
         require(not masks, f"masks of slots {list(masks)} without a sampled span")
         self.rows_run += row
         kept = tuple(logprobs) if any(x is not None for x in logprobs) else ()
-        return StepResult(plan.step, sampled, kept, tuple(bad), row, scores=tuple(scores))
+        return StepResult(plan.step, sampled, kept, tuple(bad), (row,), scores=tuple(scores))
 
     def _reset(self, reset: SlotReset) -> None:
         known = reset.prompt_len + reset.num_output

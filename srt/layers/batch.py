@@ -59,6 +59,6 @@ class ForwardBatch:
     ngrams: Tensor | None = None  # [T, G] ids of positions p, p-1, ..; -1 before the first
 
     @property
-    def layer_rows(self) -> int:
-        """Rows run, summed over layers: the cost of the step."""
-        return sum(int(x.positions.shape[0]) for x in self.layers)
+    def layer_rows(self) -> tuple[int, ...]:
+        """Rows entering each layer, bottom first: the cost of the step."""
+        return tuple(len(x.positions) for x in self.layers)

@@ -186,7 +186,7 @@ class StatusLine:
     def __init__(self, interval: int) -> None:
         self._interval = interval
         self._steps = 0
-        self._layer_rows = 0
+        self._layer_rows: list[int] = []  # rows that entered each layer
         self._forward_s = 0.0
         self._tokens = 0
         self._since = time.monotonic()
@@ -200,14 +200,17 @@ class StatusLine:
         if self._tokens == 0:
             self._since = now - result.run_ms / 1e3
         self._steps += 1
-        self._layer_rows += result.layer_rows
+        if not self._layer_rows:
+            self._layer_rows = [0] * len(result.layer_rows)
+        for layer, rows in enumerate(result.layer_rows):
+            self._layer_rows[layer] += rows
         self._forward_s += result.run_ms / 1e3
         self._tokens += sum(len(x.token_ids) for x in output.outputs)
 
     def counters(self) -> dict[str, float]:
-        return {
+        rows = {f"layer_rows{{layer={i}}}": float(n) for i, n in enumerate(self._layer_rows)}
+        return rows | {
             "steps": float(self._steps),
-            "layer_rows": float(self._layer_rows),
             "forward_seconds": self._forward_s,
         }
 

@@ -119,14 +119,14 @@ class Runner:
             scores=scores,
         )
 
-    def forward(self, plan: StepPlan) -> tuple[Tensor, int]:
-        """Logits [n, V] of the plan's sampled spans, and the rows run, summed over layers."""
+    def forward(self, plan: StepPlan) -> tuple[Tensor, tuple[int, ...]]:
+        """Logits [n, V] of the plan's sampled spans, and the rows that entered each layer."""
         hidden, layer_rows = self._hidden(plan)
         rows = HiddenRows.of(plan) if plan.scored else None
         return self._sampled_logits(hidden, rows), layer_rows
 
-    def _hidden(self, plan: StepPlan) -> tuple[Tensor, int]:
-        """Rows [n, C] that leave the last layer, and the rows run, summed over layers."""
+    def _hidden(self, plan: StepPlan) -> tuple[Tensor, tuple[int, ...]]:
+        """Rows [n, C] that leave the last layer, and the rows that entered each layer."""
         for reset in plan.resets:
             self._reset(reset)
         for rewind in plan.rewinds:

@@ -168,7 +168,7 @@ def test_stats_have_the_numbers_of_scheduler_cache_and_loop(bench: Bench):
     stats = bench.tokenizer.recv(WAIT_S)
     assert isinstance(stats, Stats) and stats.token == 9
     assert stats.counters["steps"] == 3
-    assert stats.counters["layer_rows"] == 8
+    assert stats.counters["layer_rows{layer=0}"] == 8
     assert stats.counters["cache_invariant_failures"] == 0
     assert stats.gauges["running"] == 0
     assert {"gen_throughput", "pages{state=free}"} <= set(stats.gauges)

@@ -43,14 +43,14 @@ def test_a_cold_prompt_runs_all_rows_in_the_encoder_and_one_window_in_the_decode
     runner = load_runner(NANO, cache=replace(CACHE, trim_rule=rule))
     result = runner.execute(prompt_plan(200, trim_end=200))
     cut, layers = runner.config.latent.cut, len(runner.config.layers)
-    below, above = cut + 1, layers - cut - 1
-    assert result.layer_rows == 200 * below + (128 if trimmed else 200) * above
+    above = 128 if trimmed else 200
+    assert result.layer_rows == (200,) * (cut + 1) + (above,) * (layers - cut - 1)
 
 
 def test_a_request_that_is_not_to_be_trimmed_is_not():
     runner = load_runner(NANO)
     result = runner.execute(prompt_plan(200, trim_end=0))
-    assert result.layer_rows == 200 * len(runner.config.layers)
+    assert result.layer_rows == (200,) * len(runner.config.layers)
 
 
 @pytest.mark.parametrize("kind", ["fp4", "fp8", "bfloat16", "float32"])

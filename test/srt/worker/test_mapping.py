@@ -137,8 +137,8 @@ def test_split_replay_keeps_floor_and_schedule():
 
 def test_rows_are_counted_per_layer():
     batch = build_batch(plan((2, 20, 32, 40, 1)), table({2: (32, 2)}), PAGE)
-    assert batch.layer_rows == sum(len(x.positions) for x in batch.layers)
-    assert batch.layer_rows < 20 * len(KINDS)
+    assert batch.layer_rows == tuple(len(x.positions) for x in batch.layers)
+    assert batch.layer_rows[0] > batch.layer_rows[-1]
 
 
 def test_building_a_batch_changes_no_slot():
