@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, NewType
 
+from .lifecycle import Failed, Progress, Ready, Shutdown
 from .profiling import Profile
 from .scores import PromptScores, ScoredRows
 from .token_masks import Grammar, TokenBytes, TokenMask
@@ -303,42 +304,6 @@ class TokenOutput:
 
     outputs: tuple[RequestOutput, ...]
     prompts: tuple[PromptOutput, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A process has finished starting. Workers report capacities; others leave them 0."""
-
-    role: str  # "worker", "scheduler", "tokenizer"
-    rank: int
-    num_pages: int = 0
-    num_slots: int = 0
-    weight_bytes: int = 0
-    kv_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Loading progress of a worker, for the launcher's bar."""
-
-    rank: int
-    done_bytes: int
-    total_bytes: int
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """A process cannot start or go on; the message is for the user."""
-
-    role: str
-    rank: int
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Shutdown:
-    reason: str
 
 
 Message = (

@@ -28,6 +28,7 @@ from treadle.srt.api.output_formats import find_formats
 from treadle.srt.api.sampling import SamplingDefaults, SamplingReader
 from treadle.srt.api.service import ModelInfo, Service
 from treadle.srt.config import ApiSection, ModelSection, NetSection, ServerConfig
+from treadle.srt.lifecycle import Ready
 from treadle.srt.messages import (
     AbortRequest,
     Done,
@@ -36,7 +37,6 @@ from treadle.srt.messages import (
     GenerateRequest,
     Message,
     PromptOutput,
-    Ready,
     RequestOutput,
     Stats,
     StatsRequest,

@@ -23,7 +23,8 @@ from benchmark.serving.servers import free_port
 from treadle.srt.checkpoint import load_model_config, resolve_path
 from treadle.srt.config import ModelSection, NetSection, ServerConfig
 from treadle.srt.host import read_host_facts
-from treadle.srt.messages import GenerateRequest, Message, Ready, Shutdown
+from treadle.srt.lifecycle import Ready, Shutdown
+from treadle.srt.messages import GenerateRequest, Message
 from treadle.srt.net.ipc import Hub, make_endpoints
 from treadle.srt.procs.boot import Boot
 from treadle.srt.procs.children import start_child

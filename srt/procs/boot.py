@@ -35,8 +35,8 @@ import setproctitle
 
 from ..config import ServerConfig
 from ..errors import InvariantBroken, TreadleError
+from ..lifecycle import Failed
 from ..log import setup_logging
-from ..messages import Failed
 from ..model_config import ModelConfig
 from ..net.ipc import Endpoints, Hub, Outbox
 from ..net.typed import dump_json, load_json

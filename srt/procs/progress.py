@@ -9,8 +9,8 @@ from typing import Never
 
 from tqdm import tqdm
 
+from ..lifecycle import Progress
 from ..log import event
-from ..messages import Progress
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,9 @@ from typing import NoReturn
 import zmq
 
 from ..errors import WorkerLost
+from ..lifecycle import Failed, Progress, Ready, Shutdown
 from ..log import event
-from ..messages import Failed, Message, Progress, Ready, Shutdown
+from ..messages import Message
 from ..net.ipc import Hub, Outbox
 from .boot import Boot
 from .children import Child, Signals, start_child, wait_for

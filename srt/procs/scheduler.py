@@ -15,8 +15,8 @@ from ..cache.manager import CacheFacts, CacheManager
 from ..cache.replay import ReplayRule
 from ..errors import InvariantBroken
 from ..grammar.store import GrammarStore
+from ..lifecycle import Ready, Shutdown
 from ..log import event
-from ..messages import Ready, Shutdown
 from ..net.ipc import Hub, Inbox, Outbox
 from ..sched.scheduler import Scheduler
 from .boot import Boot, run_child

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from ..cache.manager import CacheManager
 from ..errors import InvariantBroken, WorkerLost
+from ..lifecycle import Shutdown
 from ..log import event
 from ..messages import (
     AbortAll,
@@ -26,7 +27,6 @@ from ..messages import (
     Flush,
     GenerateRequest,
     Message,
-    Shutdown,
     Stats,
     StatsRequest,
     StepResult,

@@ -29,8 +29,8 @@ from ..api.service import ModelInfo, Service
 from ..checkpoint import load_sampling_defaults, resolve_path
 from ..deepseek_v41_config import ARCHITECTURE as DEEPSEEK_V41
 from ..errors import ConfigError, TreadleError, WorkerLost
+from ..lifecycle import Ready
 from ..log import event
-from ..messages import Ready
 from ..metrics import HttpMetrics, RequestMetrics
 from ..net.ipc import AsyncChannel, Hub, Outbox
 from ..tokenizer.chat import pick_template

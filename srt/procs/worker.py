@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError, InvariantBroken
+from ..lifecycle import Progress, Shutdown
 from ..log import event
-from ..messages import Done, Progress, Shutdown, StepPlan
+from ..messages import Done, StepPlan
 from ..net.ipc import Hub, Inbox, Outbox
 from ..profiling import Profile
 from ..worker.heap import keep_freed_memory

@@ -30,18 +30,16 @@ from ..errors import (
     TreadleError,
     WorkerLost,
 )
+from ..lifecycle import Failed, Ready, Shutdown
 from ..messages import (
     AbortRequest,
     Done,
-    Failed,
     Finish,
     Flush,
     Message,
     PromptOutput,
-    Ready,
     RequestId,
     RequestOutput,
-    Shutdown,
     Stats,
     StatsRequest,
     TokenOutput,

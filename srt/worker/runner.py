@@ -17,7 +17,8 @@ from torch import Tensor
 from ..cache.layout import KVLayout, plan_capacity
 from ..cache.replay import ReplaySchedule, ScheduleCache
 from ..config import ServerConfig
-from ..messages import SPAN_FIELDS, Ready, Rewind, SlotReset, StepPlan, StepResult
+from ..lifecycle import Ready
+from ..messages import SPAN_FIELDS, Rewind, SlotReset, StepPlan, StepResult
 from ..model_config import ModelConfig
 from ..scores import PromptScores
 from .dense_engine import load_dense

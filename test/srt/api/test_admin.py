@@ -9,7 +9,7 @@ import pytest
 
 from test.serving import Bench, FakeEngine, hold, refuse, serving
 from treadle.srt.api import admin
-from treadle.srt.messages import Failed
+from treadle.srt.lifecycle import Failed
 
 
 async def start(bench: Bench, body: dict[str, object]) -> asyncio.Task[object]:

@@ -10,7 +10,8 @@ import orjson
 import pytest
 
 from test.serving import EOS, Bench, FakeEngine, hold, parse_events, serving
-from treadle.srt.messages import Failed, Finish
+from treadle.srt.lifecycle import Failed
+from treadle.srt.messages import Finish
 
 HI = [{"role": "user", "content": "hi"}]
 ROUTES: list[tuple[str, dict[str, Any]]] = [

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from treadle.srt.errors import ConfigError
-from treadle.srt.messages import AbortAll, Flush, Message, Shutdown, StatsRequest
+from treadle.srt.lifecycle import Shutdown
+from treadle.srt.messages import AbortAll, Flush, Message, StatsRequest
 from treadle.srt.net.ipc import MAX_PATH_BYTES, Endpoints, Hub, make_endpoints, send_all
 
 WAIT_S = 10.0

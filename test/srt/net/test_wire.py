@@ -17,15 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.srt import messages, profiling
+from treadle.srt.lifecycle import Progress, Shutdown
 from treadle.srt.messages import (
     TAGS,
     GenerateRequest,
     Message,
     PageUpdate,
-    Progress,
     RequestId,
     SamplingParams,
-    Shutdown,
     StepPlan,
     StepResult,
     TokenLogprob,

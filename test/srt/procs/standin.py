@@ -11,7 +11,8 @@ import signal
 import sys
 
 from treadle.srt.errors import ConfigError
-from treadle.srt.messages import Failed, Message, Progress, Ready, Shutdown
+from treadle.srt.lifecycle import Failed, Progress, Ready, Shutdown
+from treadle.srt.messages import Message
 from treadle.srt.net.ipc import Hub, Outbox
 from treadle.srt.procs.boot import Boot, run_child
 

@@ -13,7 +13,7 @@ import pytest
 
 from treadle.srt.config import ServerConfig
 from treadle.srt.errors import CheckpointError, InvariantBroken
-from treadle.srt.messages import Failed, Progress
+from treadle.srt.lifecycle import Failed, Progress
 from treadle.srt.model_config import LayerConfig, LayerKind, ModelConfig, Rope
 from treadle.srt.net.ipc import Hub, Inbox, Outbox, make_endpoints
 from treadle.srt.net.typed import WireError

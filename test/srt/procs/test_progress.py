@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from treadle.srt.messages import Progress
+from treadle.srt.lifecycle import Progress
 from treadle.srt.procs.progress import LoadingProgress
 
 

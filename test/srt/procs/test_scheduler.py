@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from treadle.srt.errors import InvariantBroken
-from treadle.srt.messages import Flush, Message, Ready, Shutdown
+from treadle.srt.lifecycle import Ready, Shutdown
+from treadle.srt.messages import Flush, Message
 from treadle.srt.net.ipc import Hub
 from treadle.srt.procs import scheduler
 from treadle.srt.procs.boot import Boot

@@ -15,6 +15,7 @@ from treadle.srt.cache.manager import CacheFacts, CacheManager
 from treadle.srt.cache.replay import ReplayRule, ReplayShape
 from treadle.srt.config import CacheSection, SchedSection
 from treadle.srt.errors import InvariantBroken, WorkerLost
+from treadle.srt.lifecycle import Progress, Shutdown
 from treadle.srt.messages import (
     AbortAll,
     AbortRequest,
@@ -22,11 +23,9 @@ from treadle.srt.messages import (
     Flush,
     GenerateRequest,
     Message,
-    Progress,
     RequestId,
     RequestOutput,
     SamplingParams,
-    Shutdown,
     Stats,
     StatsRequest,
     StepPlan,

@@ -20,7 +20,8 @@ from tokenizers.models import BPE
 from test.serving import READY, FakeEngine, refuse
 from treadle.srt.config import CacheSection, ModelSection, NetSection, ServerConfig
 from treadle.srt.errors import ConfigError, WorkerLost
-from treadle.srt.messages import Failed, Finish, Message, Ready, Shutdown
+from treadle.srt.lifecycle import Failed, Ready, Shutdown
+from treadle.srt.messages import Finish, Message
 from treadle.srt.model_config import LayerConfig, LayerKind, ModelConfig, Rope
 from treadle.srt.net.ipc import Hub, make_endpoints
 from treadle.srt.procs.boot import Boot

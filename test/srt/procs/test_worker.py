@@ -10,16 +10,8 @@ from pathlib import Path
 import pytest
 
 from treadle.srt.errors import ConfigError, InvariantBroken
-from treadle.srt.messages import (
-    Done,
-    Flush,
-    Message,
-    Progress,
-    Ready,
-    Shutdown,
-    StepPlan,
-    StepResult,
-)
+from treadle.srt.lifecycle import Progress, Ready, Shutdown
+from treadle.srt.messages import Done, Flush, Message, StepPlan, StepResult
 from treadle.srt.net.ipc import Endpoints, Hub, make_endpoints
 from treadle.srt.procs import worker
 from treadle.srt.profiling import Profile, ProfileOptions

@@ -12,15 +12,8 @@ import pytest
 
 from test.serving import EOS, READY, FakeEngine, byte_tokenizer, hold, refuse
 from treadle.srt.errors import BadRequest, InvariantBroken, Overloaded, TreadleError, WorkerLost
-from treadle.srt.messages import (
-    AbortRequest,
-    Failed,
-    Finish,
-    GenerateRequest,
-    RequestId,
-    SamplingParams,
-    Shutdown,
-)
+from treadle.srt.lifecycle import Failed, Shutdown
+from treadle.srt.messages import AbortRequest, Finish, GenerateRequest, RequestId, SamplingParams
 from treadle.srt.metrics import RequestMetrics
 from treadle.srt.tokenizer.choice import Delta
 from treadle.srt.tokenizer.frontend import Frontend, ServingState
