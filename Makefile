@@ -21,8 +21,7 @@ test: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest --numprocesses 2 --dist loadfile --ignore=test/e2e
-	$(BIN)/pytest test/e2e
+	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 $(VENV)/.torch:
 	$(PYTHON) -m venv $(VENV)

@@ -1,9 +1,8 @@
-"""Real weights through the whole server: the README's examples, warm turns, exactness."""
+"""Real weights through the whole server: the README's examples, warm turns, batching."""
 
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import httpx
 import openai
@@ -11,39 +10,14 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
 from test.e2e.conftest import StartServer
-from test.e2e.server import Server
+from test.e2e.native import generate, greedy, logprobs, source_ids, usage
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
-ROOT = Path(__file__).parents[2]
 GEMMA, SMOLLM = "demo:gemma3-270m", "demo:smollm2-135m"
-WINDOW, LONGEST_REPLAY = 512, 512 + 32 * 14
+LONGEST_REPLAY = 512 + 32 * 14
 MEMORY = ("--kv-cache-memory", "512M")
 REPLAYING = (*MEMORY, "--max-warm-windows", "0")  # else the window is there already
-
-
-def generate(server: Server, **body: object) -> dict[str, object]:
-    response = httpx.post(server.url + "/generate", json=body, timeout=240)
-    assert response.status_code == 200, response.text
-    return response.json()
-
-
-def greedy(max_new_tokens: int) -> dict[str, object]:
-    return {"max_new_tokens": max_new_tokens, "temperature": 0, "ignore_eos": True}
-
-
-def usage(answer: dict[str, object]) -> tuple[int, int, int]:
-    meta = answer["meta_info"]
-    assert isinstance(meta, dict)
-    return meta["prompt_tokens"], meta["cached_tokens"], meta["replayed_tokens"]
-
-
-def source_ids(server: Server, count: int) -> list[int]:
-    names = ("ARCHITECTURE.md", "cache/radix.py", "cache/manager.py", "cache/replay.py")
-    files = [*(ROOT / "srt" / name for name in names), ROOT / "python/treadle/command_line.py"]
-    text = "".join(path.read_text() for path in files)
-    answer = httpx.post(server.url + "/tokenize", json={"prompt": text}, timeout=60).json()
-    return answer["tokens"][:count]
 
 
 def test_warm_turn_of_a_hybrid_model_replays_a_bounded_number_of_rows(serve: StartServer):
@@ -81,41 +55,6 @@ def test_next_turn_of_a_hybrid_model_replays_nothing_and_equals_cold(serve: Star
     assert usage(warm) == (1724, 1520, 0)
     cold = generate(server, swa_replay="off", **asked)
     assert (warm["output_ids"], logprobs(warm)) == (cold["output_ids"], logprobs(cold))
-
-
-def logprobs(answer: dict[str, object]) -> list[float]:
-    meta = answer["meta_info"]
-    assert isinstance(meta, dict)
-    return [entry[0] for entry in meta["output_token_logprobs"]]
-
-
-def exact_equals_cold(server: Server, *, hit: int, exact_rows: int) -> None:
-    """A hit of `hit` rows in exact mode against a run without the cache, to the bit."""
-    prompt = source_ids(server, hit + 60)
-    assert len(prompt) == hit + 60
-    generate(server, input_ids=prompt[: hit + 1], sampling_params=greedy(1))
-    asked = {"input_ids": prompt, "return_logprob": True, "sampling_params": greedy(8)}
-    warm = generate(server, swa_replay="exact", **asked)
-    cold = generate(server, swa_replay="off", **asked)
-    assert usage(warm) == (hit + 60, hit, exact_rows)
-    assert usage(cold) == (hit + 60, 0, 0)
-    assert warm["output_ids"] == cold["output_ids"]
-    assert logprobs(warm) == logprobs(cold)
-
-
-def test_exact_hit_of_the_real_model_equals_cold_to_the_bit(serve: StartServer):
-    exact_equals_cold(serve(GEMMA, *REPLAYING), hit=8000, exact_rows=15 * (WINDOW - 1))
-
-
-def test_exact_hit_equals_cold_to_the_bit_on_the_reference_path(
-    serve: StartServer, monkeypatch: pytest.MonkeyPatch
-):
-    """In float32 on the torch references, with the window cut to 16 to be affordable."""
-    monkeypatch.setenv("TREADLE_KERNELS", "reference")
-    override = '{"gemma3.attention.sliding_window": 16}'
-    argv = ("--quantization", "none", "--json-model-override-args", override)
-    server = serve(GEMMA, *REPLAYING, *argv)
-    exact_equals_cold(server, hit=320, exact_rows=15 * 15)
 
 
 def test_batching_and_chunks_do_not_change_a_greedy_token(serve: StartServer):
