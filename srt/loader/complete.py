@@ -24,7 +24,7 @@ def check_complete(
     missing = [x for x in names.values() if x not in found]
     if missing:
         raise CheckpointError(
-            f"{path}: tensor {_list(missing)}: expected {len(names)} tensors, found none by"
+            f"{path}: tensor {listed(missing)}: expected {len(names)} tensors, found none by"
             f" {'this name' if len(missing) == 1 else f'{len(missing)} of the names'}"
         )
     for parameter, name in names.items():
@@ -36,11 +36,11 @@ def check_complete(
     extra = sorted(set(found) - set(names.values()))
     if extra:
         raise CheckpointError(
-            f"{path}: tensor {_list(extra)}: expected only the {len(names)} tensors of the model,"
+            f"{path}: tensor {listed(extra)}: expected only the {len(names)} tensors of the model,"
             f" found {len(extra)} more"
         )
 
 
-def _list(names: list[str]) -> str:
-    listed = ", ".join(names[:MAX_NAMED])
-    return listed + ", ..." if len(names) > MAX_NAMED else listed
+def listed(names: list[str]) -> str:
+    """The first few, for a message."""
+    return ", ".join(names[:MAX_NAMED]) + (", ..." if len(names) > MAX_NAMED else "")

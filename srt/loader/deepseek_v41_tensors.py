@@ -17,6 +17,7 @@ Shape = tuple[int, ...]
 
 F32, BF16, FP8, FP4, E8M0 = "F32", "BF16", "F8_E4M3", "I8", "F8_E8M0"
 VISION = ("vision.", "aligner.", "image_start", "image_end", "image_newline")
+FOR_IMAGES = ".gate.bias_vl"  # routes rows of an image: in every file, of no use to text
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def _moe(prefix: str, hidden: int, moe: MoeConfig) -> Iterator[TensorSpec]:
     inner = moe.intermediate_size
     yield _dense(prefix + "gate.weight", moe.num_experts, hidden)
     yield TensorSpec(prefix + "gate.bias", (F32,), (moe.num_experts,))
-    yield TensorSpec(prefix + "gate.bias_vl", (F32,), (moe.num_experts,))
+    yield TensorSpec(prefix.removesuffix(".") + FOR_IMAGES, (F32,), (moe.num_experts,))
     shapes = {"w1": (inner, hidden), "w3": (inner, hidden), "w2": (hidden, inner)}
     for part, (rows, columns) in shapes.items():
         yield from _scaled(f"{prefix}shared_experts.{part}", rows, columns)

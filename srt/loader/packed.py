@@ -1,15 +1,17 @@
-"""PackedWeights: the tensors of a DeepSeek-V4.1 folder, as stored, one at a time.
+"""PackedWeights: the tensors of a DeepSeek-V4.1 folder, one at a time, in the form a model keeps.
 
-Files are mapped: a tensor costs memory only where it is read, and processes that map the same file
-share its pages. Nothing is unpacked here but on request; e8m0 and packed FP4 are raw bytes.
+What is returned is a copy, but for `raw`: tables stay in the mapped file, where they cost memory
+only as rows are read, and processes that map the same file share its pages. Packed FP4 and e8m0 are
+raw bytes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -18,13 +20,26 @@ from treadle.kernels import ops
 
 from ..errors import CheckpointError
 from ..model_config import ModelConfig
+from .complete import listed
 from .deepseek_v41_tensors import VISION, TensorSpec, tensor_specs
-from .safetensors import TensorFile, open_tensors
-
-Progress = Callable[[int, int, str], None]  # bytes done, bytes in all, layer just made
+from .tensor_folder import StoredTensor, TensorFolder
+from .weights import Progress
 
 RAW = (torch.int8, torch.float8_e8m0fnu)
-MAX_NAMED = 3
+
+
+class Weights(Protocol):
+    """Where a builder takes tensors from: files, or shapes alone (`meta.py`)."""
+
+    def made(self, layer: int, num_layers: int) -> None: ...
+
+    def raw(self, name: str) -> Tensor: ...
+
+    def dense(self, name: str) -> Tensor: ...
+
+    def scaled(self, *names: str) -> Tensor: ...
+
+    def stacked(self, names: Sequence[Sequence[str]]) -> Tensor: ...
 
 
 def _silent(done: int, total: int, label: str) -> None:
@@ -34,25 +49,24 @@ def _silent(done: int, total: int, label: str) -> None:
 @dataclass(frozen=True, slots=True)
 class PackedWeights:
     specs: Mapping[str, TensorSpec]
-    shards: Mapping[str, TensorFile]
+    files: TensorFolder
     report: Progress = _silent
 
     @classmethod
     def open(cls, folder: Path, config: ModelConfig, progress: Progress = _silent) -> PackedWeights:
         """Raises: CheckpointError for tensors missing, extra, mis-shaped or of another dtype."""
-        shards = open_tensors(folder)
+        files = TensorFolder.open(folder)
         specs = tensor_specs(config)
-        wanted = {name: x for name, x in shards.items() if not name.startswith(VISION)}
-        _same_names(folder, specs, wanted)
+        found = {name: x for name, x in files.stored.items() if not name.startswith(VISION)}
+        _same_names(folder, specs, found)
         for name, spec in specs.items():
-            piece = wanted[name].get_slice(name)
-            shape, dtype = tuple(piece.get_shape()), piece.get_dtype()
-            if shape != spec.shape or dtype not in spec.dtypes:
+            stored = found[name]
+            if stored.shape != spec.shape or stored.dtype not in spec.dtypes:
                 raise CheckpointError(
                     f"{folder}: tensor {name}: expected {' or '.join(spec.dtypes)}"
-                    f" {list(spec.shape)}, found {dtype} {list(shape)}"
+                    f" {list(spec.shape)}, found {stored.dtype} {list(stored.shape)}"
                 )
-        return cls(specs, wanted, progress)
+        return cls(specs, files, progress)
 
     @property
     def num_bytes(self) -> int:
@@ -68,29 +82,48 @@ class PackedWeights:
         self.report(total * (layer + 1) // num_layers, total, f"layers.{layer}")
 
     def raw(self, name: str) -> Tensor:
-        """As stored; packed FP4 and e8m0 as uint8."""
-        tensor = self.shards[name].get_tensor(name)
+        """As stored, in the mapped file; packed FP4 and e8m0 as uint8."""
+        tensor = self.files.tensor(name)
         return tensor.view(torch.uint8) if tensor.dtype in RAW else tensor
 
     def dense(self, name: str) -> Tensor:
         """A bf16 or fp32 tensor, in fp32."""
-        return self.raw(name).float()
+        return self.raw(name).to(torch.float32, copy=True)
 
     def scaled(self, *names: str) -> Tensor:
         """FP8 weights with their tile scales, dequantised to fp32 and joined along outputs."""
         parts = [ops.fp8_tiles(self.raw(f"{x}.weight"), self.raw(f"{x}.scale")) for x in names]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
+    def stacked(self, names: Sequence[Sequence[str]]) -> Tensor:
+        """Packed bytes, uint8 [len(names), ..]: each item is its tensors joined along outputs, all
+        items have one shape. One tensor at a time is held beside the result."""
+        out = torch.empty(stacked_shape(self.specs, names), dtype=torch.uint8)
+        for item, parts in zip(out, names, strict=True):
+            first = 0
+            for name in parts:
+                tensor = self.raw(name)
+                item[first : first + len(tensor)] = tensor
+                first += len(tensor)
+        return out
+
+
+def stacked_shape(
+    specs: Mapping[str, TensorSpec], names: Sequence[Sequence[str]]
+) -> tuple[int, ...]:
+    """Of `Weights.stacked`."""
+    shapes = [specs[name].shape for name in names[0]]
+    return (len(names), sum(shape[0] for shape in shapes), *shapes[0][1:])
+
 
 def _same_names(
-    folder: Path, specs: Mapping[str, TensorSpec], found: Mapping[str, TensorFile]
+    folder: Path, specs: Mapping[str, TensorSpec], found: Mapping[str, StoredTensor]
 ) -> None:
     missing = [name for name in specs if name not in found]
     extra = [name for name in found if name not in specs]
     for what, names in (("none by this name", missing), ("one that the model lacks", extra)):
         if names:
-            listed = ", ".join(names[:MAX_NAMED]) + (", ..." if len(names) > MAX_NAMED else "")
             raise CheckpointError(
-                f"{folder}: tensor {listed}: expected the {len(specs)} tensors of the model,"
+                f"{folder}: tensor {listed(names)}: expected the {len(specs)} tensors of the model,"
                 f" found {what} ({len(names)} such)"
             )

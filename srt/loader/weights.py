@@ -20,7 +20,7 @@ from .dummy import DummyWeights
 from .gguf_tensors import GgufWeights
 from .safetensors import SafetensorsWeights
 
-Progress = Callable[[int, int, str], None]  # bytes done, bytes in all, parameter just loaded
+Progress = Callable[[int, int, str], None]  # bytes done, bytes in all, what was just loaded
 
 
 class WeightSource(Protocol):

@@ -26,7 +26,7 @@ from ..layers.moe import Moe
 from ..layers.quant import Fp4Experts, ScaledLinear
 from ..loader.deepseek_v41_tensors import draft_moe
 from ..loader.engram_map import multipliers, primes, token_map
-from ..loader.packed import PackedWeights
+from ..loader.packed import Weights
 from ..model_config import ModelConfig
 from .deepseek_v41 import DeepseekV41, Layer
 from .dspark import Dspark
@@ -38,7 +38,7 @@ class Builder:
 
     config: ModelConfig
     latent: LatentConfig
-    weights: PackedWeights
+    weights: Weights
     is_rounding: bool
 
     def model(self, folder: Path) -> DeepseekV41:
@@ -195,12 +195,8 @@ class Builder:
 
     def _experts(self, prefix: str, parts: tuple[str, ...], count: int) -> Fp4Experts:
         def stacked(kind: str) -> Tensor:
-            return torch.stack(
-                [
-                    torch.cat([self.weights.raw(f"{prefix}experts.{e}.{p}.{kind}") for p in parts])
-                    for e in range(count)
-                ]
-            )
+            experts = [f"{prefix}experts.{e}" for e in range(count)]
+            return self.weights.stacked([[f"{x}.{p}.{kind}" for p in parts] for x in experts])
 
         return Fp4Experts(stacked("weight"), stacked("scale"))
 

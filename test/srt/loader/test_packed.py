@@ -37,6 +37,14 @@ def test_packed_bytes_are_given_raw_and_the_rest_in_fp32(tensors):
     assert joined.shape == (64, 64) and joined.dtype == torch.float32
 
 
+def test_stacked_bytes_are_those_of_the_experts_joined_along_outputs(tensors):
+    weights = PackedWeights.open(NANO, load_model_config(NANO))
+    names = [[f"layers.0.ffn.experts.{e}.{p}.weight" for p in ("w1", "w3")] for e in range(3)]
+    found = weights.stacked(names)
+    expected = torch.stack([torch.cat([tensors[x] for x in parts]) for parts in names])
+    assert torch.equal(found, expected.view(torch.uint8))
+
+
 def test_progress_is_told_in_bytes():
     told: list[tuple[int, int, str]] = []
     config = load_model_config(NANO)

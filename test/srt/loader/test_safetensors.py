@@ -14,7 +14,8 @@ from torch import Tensor
 from test.tiny import PLAIN, Form, tiny_gemma3, tiny_llama, tiny_qwen2, tiny_qwen3
 from treadle.srt.checkpoint import load_model_config
 from treadle.srt.errors import CheckpointError
-from treadle.srt.loader.safetensors import INDEX, SafetensorsWeights
+from treadle.srt.loader.safetensors import SafetensorsWeights
+from treadle.srt.loader.tensor_folder import INDEX
 
 Writer = Callable[[Path, Form], Path]
 EMBED = "model.embed_tokens.weight"

@@ -1,0 +1,215 @@
+"""The module tree of the released model, made without memory: which tensors it takes.
+
+The list is section 6 of deepseek-v41.md, written out here with the released sizes; the builder
+knows nothing of it.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+
+from test.srt.test_deepseek_v41_config import CHECKPOINTS
+from treadle.srt.checkpoint import load_model_config
+from treadle.srt.loader.deepseek_v41_tensors import FOR_IMAGES
+from treadle.srt.loader.meta import MetaWeights
+from treadle.srt.models.deepseek_v41 import DeepseekV41
+from treadle.srt.models.deepseek_v41_build import Builder
+from treadle.srt.models.dspark import Dspark
+
+ALL_TENSORS, VISION_TENSORS = 96_085, 266
+PARAMETERS, VISION_PARAMETERS = 763.21e9, 0.48e9
+BACKBONE, TABLES = 551_880_835_184, 196_613_849_600
+VOCAB, KEYS = 129_280, 99_092
+
+Row = tuple[str, tuple[str, ...], tuple[int, ...]]  # name, dtypes that are accepted, shape
+BF16, F32, FP8, FP4, E8M0 = ("BF16",), ("F32",), ("F8_E4M3",), ("I8",), ("F8_E8M0",)
+LAYER: list[Row] = [
+    ("attn_norm.weight", BF16, (5120,)),
+    ("ffn_norm.weight", BF16, (5120,)),
+    ("hc_attn_fn", F32, (24, 20480)),
+    ("hc_ffn_fn", F32, (24, 20480)),
+    ("hc_attn_base", F32, (24,)),
+    ("hc_ffn_base", F32, (24,)),
+    ("hc_attn_scale", F32, (3,)),
+    ("hc_ffn_scale", F32, (3,)),
+    ("attn.wq_a.weight", FP8, (1280, 5120)),
+    ("attn.wq_a.scale", E8M0, (40, 160)),
+    ("attn.q_norm.weight", BF16, (1280,)),
+    ("attn.wq_b.weight", FP8, (32768, 1280)),
+    ("attn.wq_b.scale", E8M0, (1024, 40)),
+    ("attn.wkv.weight", FP8, (512, 5120)),
+    ("attn.wkv.scale", E8M0, (16, 160)),
+    ("attn.kv_norm.weight", BF16, (512,)),
+    ("attn.attn_sink", F32, (64,)),
+    ("attn.wo_a.weight", FP8, (8192, 4096)),
+    ("attn.wo_a.scale", E8M0, (256, 128)),
+    ("attn.wo_b.weight", FP8, (5120, 8192)),
+    ("attn.wo_b.scale", E8M0, (160, 256)),
+    ("ffn.shared_experts.w1.weight", FP8, (2304, 5120)),
+    ("ffn.shared_experts.w1.scale", E8M0, (72, 160)),
+    ("ffn.shared_experts.w3.weight", FP8, (2304, 5120)),
+    ("ffn.shared_experts.w3.scale", E8M0, (72, 160)),
+    ("ffn.shared_experts.w2.weight", FP8, (5120, 2304)),
+    ("ffn.shared_experts.w2.scale", E8M0, (160, 72)),
+]
+EXPERT: list[Row] = [
+    ("w1.weight", FP4, (2304, 2560)),
+    ("w1.scale", E8M0, (2304, 160)),
+    ("w3.weight", FP4, (2304, 2560)),
+    ("w3.scale", E8M0, (2304, 160)),
+    ("w2.weight", FP4, (5120, 1152)),
+    ("w2.scale", E8M0, (5120, 72)),
+]
+INDEX_SOURCE: list[Row] = [
+    ("attn.indexer.wq_b.weight", FP8, (4096, 1280)),
+    ("attn.indexer.wq_b.scale", E8M0, (128, 40)),
+    ("attn.indexer.weights_proj.weight", BF16, (32, 5120)),
+]
+KV_SOURCE: list[Row] = [
+    ("attn.compressor.wkv.weight", BF16, (512, 5120)),
+    ("attn.compressor.norm.weight", BF16, (512,)),
+    ("attn.indexer.wk.weight", BF16, (128, 512)),
+    ("attn.indexer.k_norm.weight", BF16, (128,)),
+]
+GATE: Row = ("attn.compressor.wgate.weight", BF16, (512, 5120))
+ENGRAM: list[Row] = [
+    ("engram.wkv.weight", FP8, (25600, 6144)),
+    ("engram.wkv.scale", E8M0, (800, 192)),
+    ("engram.q_weight", BF16, (4, 5120)),
+    ("engram.k_weight", BF16, (4, 5120)),
+]
+TOP: list[Row] = [
+    ("embed.weight", BF16, (129280, 5120)),
+    ("head.weight", BF16, (129280, 5120)),
+    ("norm.weight", BF16, (5120,)),
+    ("mtp.0.main_proj.weight", FP8, (5120, 15360)),
+    ("mtp.0.main_proj.scale", E8M0, (160, 480)),
+    ("mtp.0.main_norm.weight", BF16, (5120,)),
+    ("mtp.2.norm.weight", BF16, (5120,)),
+    ("mtp.2.markov_head.embed.weight", BF16, (129280, 256)),
+    ("mtp.2.markov_head.head.weight", BF16, (129280, 256)),
+    ("mtp.2.confidence_head.proj.weight", BF16, (1, 5376)),
+]
+
+
+def section_6() -> Iterator[Row]:
+    yield from TOP
+    for layer in range(40):
+        yield from block(f"layers.{layer}.", 384)
+    for draft in range(3):
+        yield from block(f"mtp.{draft}.", 128)
+    for layer in (2, 8, 14, 20):
+        yield from under(f"layers.{layer}.", KV_SOURCE)
+    for layer in (2, 8, 14):
+        yield from under(f"layers.{layer}.", [GATE])
+    for layer in (2, 8, 14, 20, 24, 28, 32, 36):
+        yield from under(f"layers.{layer}.", INDEX_SOURCE)
+    for layer, rows in ((1, 384_006_168), (14, 384_016_682)):
+        yield from under(f"layers.{layer}.", ENGRAM)
+        yield f"layers.{layer}.engram.embed.weight", FP8, (rows, 256)
+        yield f"layers.{layer}.engram.embed.scale", E8M0, (rows, 8)
+
+
+def block(prefix: str, experts: int) -> Iterator[Row]:
+    yield from under(prefix, LAYER)
+    yield f"{prefix}ffn.gate.weight", BF16, (experts, 5120)
+    yield f"{prefix}ffn.gate.bias", F32, (experts,)
+    yield f"{prefix}ffn.gate.bias_vl", F32, (experts,)
+    for expert in range(experts):
+        yield from under(f"{prefix}ffn.experts.{expert}.", EXPERT)
+
+
+def under(prefix: str, rows: list[Row]) -> Iterator[Row]:
+    return ((prefix + name, dtypes, shape) for name, dtypes, shape in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    weights: MetaWeights
+    model: DeepseekV41
+    draft: Dspark
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
+    """`Builder` over the released configuration, with a tokenizer of as many ids and keys."""
+    folder = tmp_path_factory.mktemp("released")
+    shutil.copy(CHECKPOINTS / "deepseek_v41_flash.json", folder / "config.json")
+    words = [f"w{i}" for i in range(KEYS)] + [f"W{i}" for i in range(VOCAB - KEYS)]
+    vocab = {word: index for index, word in enumerate(words)}
+    Tokenizer(WordLevel(vocab, unk_token="w0")).save(str(folder / "tokenizer.json"))
+    config = load_model_config(folder)
+    weights = MetaWeights.of(config)
+    builder = Builder(config, config.latent, weights, is_rounding=True)
+    model = builder.model(folder)
+    return Released(weights, model, builder.draft(model))
+
+
+def test_the_model_takes_the_tensors_of_section_6_in_their_shapes(released):
+    expected = {name: (dtypes, shape) for name, dtypes, shape in section_6()}
+    assert len(expected) == ALL_TENSORS - VISION_TENSORS
+    # For rows of an image only: the one tensor of a layer that text has no use for.
+    images = {name for name in expected if name.endswith(FOR_IMAGES)}
+    assert len(images) == 40 + 3
+    taken = released.weights.asked
+    assert set(taken) == set(expected) - images
+    wrong = [
+        name
+        for name, spec in taken.items()
+        if spec.shape != expected[name][1] or not set(expected[name][0]) <= set(spec.dtypes)
+    ]
+    assert not wrong
+
+
+def parameters(names: Iterator[Row]) -> int:
+    """Values, of which packed FP4 holds two in a byte. Scales are not parameters."""
+    return sum(
+        math.prod(shape) * (2 if dtypes == FP4 else 1)
+        for _, dtypes, shape in names
+        if dtypes != E8M0
+    )
+
+
+def test_the_model_has_as_many_parameters_as_the_report_says(released):
+    taken = released.weights.asked
+    rows = [row for row in section_6() if row[0] in taken or row[0].endswith(FOR_IMAGES)]
+    assert abs(parameters(rows) - (PARAMETERS - VISION_PARAMETERS)) < 0.02e9
+    tables = [row for row in rows if ".engram.embed." in row[0]]
+    assert parameters(tables) == TABLES
+    draft = [row for row in rows if row[0].startswith("mtp.")]
+    assert parameters(rows) - parameters(tables) - parameters(draft) == BACKBONE
+
+
+def test_modules_have_the_shapes_of_the_released_model(released):
+    model, draft = released.model, released.draft
+    assert [x.engram is not None for x in model.layers] == [i in (1, 14) for i in range(40)]
+    first = model.layers[2]
+    assert first.attention.wq_a_kv.weight.shape == (1280 + 512, 5120)
+    assert first.attention.wo_a.shape == (8, 1024, 4096)
+    assert first.moe.gate_up.data.shape == (384, 2 * 2304, 2560)
+    assert first.moe.gate_up.scales.shape == (384, 2 * 2304, 160)
+    assert first.moe.down.data.shape == (384, 5120, 1152)
+    assert first.attention.indexer is not None and first.attention.compressor is not None
+    assert draft.blocks[0].moe.gate_up.data.shape == (128, 2 * 2304, 2560)
+    assert draft.main.weight.shape == (5120, 3 * 5120)
+    assert first.moe.gate_up.data.device == torch.device("meta")
+
+
+def test_hash_constants_of_the_model_are_those_of_appendix_a(released):
+    engram = released.model.layers[14].engram
+    assert engram.hash.multipliers.tolist() == [
+        67716810739261,
+        51510806800915,
+        30921347202721,
+        82619226485591,
+    ]
+    assert int(engram.hash.primes.sum()) == 384_016_682 == len(engram.table)
+    assert int(engram.hash.token_map.max()) == KEYS - 1
