@@ -28,6 +28,7 @@ from .reference import (
     rope_pairs as rope_pairs_reference,
 )
 from .reference import window_attention as window_reference
+from .reference.block_float import RowKind
 from .reference.hyper import HyperMatrix
 from .reference.quant import Q8Weight
 from .reference.rope import QkNorm, rope_inv_freq, rope_table
@@ -37,11 +38,14 @@ __all__ = [
     "HyperMatrix",
     "Q8Weight",
     "QkNorm",
+    "RowKind",
     "add_rms_norm",
     "candidate_blocks",
     "clamped_swiglu",
     "concat_q8",
+    "decode_rows",
     "dequantize",
+    "encode_rows",
     "engram_gate",
     "engram_rows",
     "fp4_matrix",
@@ -113,24 +117,26 @@ paged_attention = op(paged_reference.paged_attention, cpu="paged_attention.paged
 window_attention = op(window_reference.window_attention, cpu="window_attention.window_attention")
 
 # block-scaled small floats
+encode_rows = op(block_float.encode_rows, cpu="block_float.encode_rows")
+decode_rows = op(block_float.decode_rows, cpu="block_float.decode_rows")
 fp8_quantize = op(block_float.fp8_quantize)
-fp8_dequantize = op(block_float.fp8_dequantize)
-fp8_round = op(block_float.fp8_round)
+fp8_dequantize = op(block_float.fp8_dequantize, cpu="block_float.fp8_dequantize")
+fp8_round = op(block_float.fp8_round, cpu="block_float.fp8_round")
 fp8_row_quantize = op(block_float.fp8_row_quantize)
 fp8_tiles = op(block_float.fp8_tiles)
 fp4_matrix = op(block_float.fp4_matrix)
 mxfp4_quantize = op(block_float.mxfp4_quantize)
 mxfp4_dequantize = op(block_float.mxfp4_dequantize)
-mxfp4_round = op(block_float.mxfp4_round)
+mxfp4_round = op(block_float.mxfp4_round, cpu="block_float.mxfp4_round")
 nvfp4_quantize = op(block_float.nvfp4_quantize)
 nvfp4_dequantize = op(block_float.nvfp4_dequantize)
 pack_nibbles = op(block_float.pack_nibbles)
 unpack_nibbles = op(block_float.unpack_nibbles)
 
 # hyper-connections, experts, n-gram memory
-hyper_weights = op(hyper.hyper_weights)
-hyper_collapse = op(hyper.hyper_collapse)
-hyper_expand = op(hyper.hyper_expand)
+hyper_weights = op(hyper.hyper_weights, cpu="hyper.hyper_weights")
+hyper_collapse = op(hyper.hyper_collapse, cpu="hyper.hyper_collapse")
+hyper_expand = op(hyper.hyper_expand, cpu="hyper.hyper_expand")
 route = op(moe.route)
 clamped_swiglu = op(moe.clamped_swiglu)
 engram_rows = op(engram.engram_rows)

@@ -50,6 +50,23 @@ struct Rotation {
 
 enum class Gate : int64_t { gelu_tanh = 0, silu = 1 };
 
+// How a row of small floats is kept: codes and scales of `reference/block_float.py`. fp8_row has one float32 scale.
+enum class RowKind : int64_t { fp8 = 0, mxfp4 = 1, nvfp4 = 2, fp8_row = 3 };
+
+// Hyper-connections of one row, for HYPER_STREAMS streams of width d: the numbers of HyperMatrix.
+constexpr int64_t HYPER_STREAMS = 4;
+constexpr int64_t HYPER_WEIGHTS = 2 * HYPER_STREAMS + HYPER_STREAMS * HYPER_STREAMS;  // pre, post, comb
+
+struct HyperMatrix {
+    const float* fn;  // [HYPER_WEIGHTS, HYPER_STREAMS * d]
+    const float* base;
+    const float* scale;
+    int64_t d;
+    int64_t iterations;
+    float eps;
+    float floor;
+};
+
 struct Kernels {
     const char* name;
     void (*quantize_row)(const float* x, int64_t k, int8_t* values, float* scales, int32_t* offsets);
@@ -61,6 +78,13 @@ struct Kernels {
     void (*add)(const float* x, int64_t n, float* sum);
     void (*rotate)(float* x, const Rotation& rotation);
     void (*gated)(const float* gate, const float* up, int64_t n, Gate kind, float* out);
+    // a row of n values; scales are bytes, of fp8_row four
+    void (*encode_row)(RowKind kind, const float* x, int64_t n, uint8_t* codes, uint8_t* scales);
+    void (*decode_row)(RowKind kind, const uint8_t* codes, const uint8_t* scales, int64_t n, float* out);
+    void (*round_row)(RowKind kind, const float* x, int64_t n, float* out);
+    void (*hyper_weights)(const HyperMatrix& matrix, const float* x, float* out);
+    void (*hyper_collapse)(const float* x, const float* pre, int64_t d, float* out);
+    void (*hyper_expand)(const float* y, const float* post, const float* comb, const float* x, int64_t d, float* out);
 };
 
 extern const Kernels portable_kernels;

@@ -16,6 +16,8 @@
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c,amx-tile,amx-int8,prefer-vector-width=512")
 #include "vec.h"
 #include "rows.h"
+#include "float_rows.h"
+#include "hyper_rows.h"
 #include "q8_avx512.h"
 
 namespace {
@@ -137,7 +139,8 @@ bool amx_permitted() {
     return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 
-const Kernels amx_kernels = {"amx", quantize_row<store_planes>, q8_block_amx, pack_block, unpack_row, rms_norm, add, rotate, gated};
+const Kernels amx_kernels = {"amx", quantize_row<store_planes>, q8_block_amx, pack_block, unpack_row, rms_norm, add, rotate, gated,
+    encode_row, decode_row, round_row, hyper_weights, hyper_collapse, hyper_expand};
 
 }  // namespace treadle
 #endif

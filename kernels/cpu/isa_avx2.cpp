@@ -11,6 +11,8 @@
 #pragma GCC target("avx2,fma,f16c")
 #include "vec.h"
 #include "rows.h"
+#include "float_rows.h"
+#include "hyper_rows.h"
 
 namespace {
 
@@ -113,6 +115,7 @@ static void q8_block(const Q8Rows& x, const Q8Block& w) {
 }  // namespace
 
 namespace treadle {
-const Kernels avx2_kernels = {"avx2", quantize_row<store_words>, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated};
+const Kernels avx2_kernels = {"avx2", quantize_row<store_words>, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated,
+    encode_row, decode_row, round_row, hyper_weights, hyper_collapse, hyper_expand};
 }
 #endif

@@ -11,9 +11,12 @@
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c,prefer-vector-width=512")
 #include "vec.h"
 #include "rows.h"
+#include "float_rows.h"
+#include "hyper_rows.h"
 #include "q8_avx512.h"
 
 namespace treadle {
-const Kernels avx512_kernels = {"avx512", quantize_row<store_planes>, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated};
+const Kernels avx512_kernels = {"avx512", quantize_row<store_planes>, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated,
+    encode_row, decode_row, round_row, hyper_weights, hyper_collapse, hyper_expand};
 }
 #endif

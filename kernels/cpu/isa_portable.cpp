@@ -2,6 +2,8 @@
 #include "isa.h"
 #include "vec.h"
 #include "rows.h"
+#include "float_rows.h"
+#include "hyper_rows.h"
 
 namespace {
 
@@ -30,5 +32,6 @@ static void q8_block(const Q8Rows& x, const Q8Block& w) {
 }  // namespace
 
 namespace treadle {
-const Kernels portable_kernels = {"portable", quantize_row<store_planes>, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated};
+const Kernels portable_kernels = {"portable", quantize_row<store_planes>, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated,
+    encode_row, decode_row, round_row, hyper_weights, hyper_collapse, hyper_expand};
 }

@@ -18,6 +18,7 @@ typedef float Vec4 __attribute__((vector_size(16)));
 constexpr int64_t LANES = 16;
 
 static inline Vec splat(float value) { return value - Vec{}; }
+static inline IntVec splat_int(int32_t value) { return value - IntVec{}; }
 
 static inline Vec load(const float* at) {
     Vec v;

@@ -5,16 +5,21 @@
     mxfp4    e2m1, two a byte     e8m0 per 32: 2^k            n/2 + n/32
     nvfp4    e2m1, two a byte     e4m3 per 16, unscaled       n/2 + n/16
 
+    fp8_row  e4m3                 float32 per row: 2^k     n + 4
+
 A packed row is the codes, then the scales; of two e2m1 codes in a byte the even column is the low
-half. Rounding is to nearest, ties to the even code. Quantise and dequantise are inverse on values
-(a dequantised fp8 or mxfp4 row quantises to the same values, though its scale byte may differ;
-nvfp4 only where the scale is a normal e4m3 number).
+half. Rounding is to nearest, ties to the even code. A group of fp8 or mxfp4 that holds an infinity
+or not-a-number gets a scale that is not a number: what is broken stays visible. Quantise and
+dequantise are inverse on values (a dequantised fp8 or mxfp4 row quantises to the same values,
+though its scale byte may differ; nvfp4 only where the scale is a normal e4m3 number).
 
 Source: deepseek-v41.md 2.2, 4.1-4.3. Powers of two are taken from the bits of the float, so that
 exact ones stay exact; divisions are IEEE.
 """
 
 from __future__ import annotations
+
+from enum import IntEnum
 
 import torch
 from torch import Tensor
@@ -26,6 +31,54 @@ ENTRY_GROUP = 16
 FP8_FLOOR = 1e-4  # smallest |x| of a group that a scale is made for
 _E8M0_BIAS = 127
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+_E2M1_TABLE = torch.tensor([*_E2M1, *(-v for v in _E2M1)], dtype=torch.float32)
+
+
+class RowKind(IntEnum):
+    """How a row of values is packed; the numbers are those of `cpu/isa.h`."""
+
+    FP8 = 0
+    MXFP4 = 1
+    NVFP4 = 2
+    FP8_ROW = 3
+
+    def code_bytes(self, size: int) -> int:
+        """Bytes of the codes of `size` values."""
+        return size // 2 if self in (RowKind.MXFP4, RowKind.NVFP4) else size
+
+    def row_bytes(self, size: int) -> int:
+        """Bytes of `size` values, codes and scales."""
+        groups = {RowKind.NVFP4: size // ENTRY_GROUP, RowKind.FP8_ROW: 4}.get(self, size // GROUP)
+        return self.code_bytes(size) + groups
+
+
+def encode_rows(x: Tensor, kind: RowKind) -> Tensor:
+    """Shapes: x `[..., n]`, n a multiple of 32; returns packed rows, uint8 `[..., row_bytes]`."""
+    if kind is RowKind.FP8:
+        codes, scales = fp8_quantize(x)
+        return torch.cat((codes.view(torch.uint8), scales), -1)
+    if kind is RowKind.MXFP4:
+        codes, scales = mxfp4_quantize(x)
+        return torch.cat((pack_nibbles(codes), scales), -1)
+    if kind is RowKind.NVFP4:
+        codes, scales = nvfp4_quantize(x)
+        return torch.cat((pack_nibbles(codes), scales.view(torch.uint8)), -1)
+    codes, scales = fp8_row_quantize(x)
+    return torch.cat((codes.view(torch.uint8), scales.unsqueeze(-1).view(torch.uint8)), -1)
+
+
+def decode_rows(rows: Tensor, kind: RowKind, size: int) -> Tensor:
+    """Inverse of `encode_rows`: float32 `[..., size]`."""
+    split = kind.code_bytes(size)
+    codes, scales = rows[..., :split], rows[..., split:].contiguous()
+    if kind is RowKind.MXFP4:
+        return mxfp4_dequantize(unpack_nibbles(codes), scales)
+    if kind is RowKind.NVFP4:
+        return nvfp4_dequantize(unpack_nibbles(codes), scales.view(torch.float8_e4m3fn))
+    values = codes.contiguous().view(torch.float8_e4m3fn)
+    if kind is RowKind.FP8:
+        return fp8_dequantize(values, scales)
+    return values.float() * scales.view(torch.float32)
 
 
 def ceil_log2(x: Tensor) -> Tensor:
@@ -60,8 +113,7 @@ def e2m1_encode(x: Tensor) -> Tensor:
 
 def e2m1_decode(code: Tensor) -> Tensor:
     """Float32 values of codes 0..15."""
-    table = torch.tensor([*_E2M1, *(-v for v in _E2M1)], dtype=torch.float32)
-    return table[code.long()]
+    return _E2M1_TABLE[code.int()]
 
 
 def pack_nibbles(code: Tensor) -> Tensor:
@@ -78,7 +130,7 @@ def fp8_quantize(x: Tensor) -> tuple[Tensor, Tensor]:
     """Shapes: x `[..., n]`, n a multiple of 32; codes e4m3 `[..., n]`, scales e8m0 as uint8
     `[..., n/32]`."""
     groups = _groups(x.float(), GROUP)
-    largest = groups.abs().amax(-1).clamp(min=FP8_FLOOR)
+    largest = _largest(groups).clamp(min=FP8_FLOOR)
     power = ceil_log2(largest * (1 / FP8_MAX))
     scale = power_of_two(power).unsqueeze(-1)
     codes = (groups / scale).clamp(-FP8_MAX, FP8_MAX).to(torch.float8_e4m3fn)
@@ -100,7 +152,7 @@ def mxfp4_quantize(x: Tensor) -> tuple[Tensor, Tensor]:
     """Shapes: x `[..., n]`, n a multiple of 32; codes uint8 0..15 `[..., n]`, scales e8m0 as uint8
     `[..., n/32]`."""
     groups = _groups(x.float(), GROUP)
-    largest = groups.abs().amax(-1).clamp(min=FP4_MAX * 2.0**-126)
+    largest = _largest(groups).clamp(min=FP4_MAX * 2.0**-126)
     power = ceil_log2(largest / FP4_MAX)
     codes = e2m1_encode(groups / power_of_two(power).unsqueeze(-1))
     return codes.flatten(-2), (power + _E8M0_BIAS).to(torch.uint8)
@@ -150,10 +202,15 @@ def fp4_matrix(packed: Tensor, scales: Tensor) -> Tensor:
 def fp8_row_quantize(x: Tensor) -> tuple[Tensor, Tensor]:
     """One scale for a whole row. Shapes: x `[..., n]`; codes e4m3 `[..., n]`, scales float32
     powers of two `[...]`."""
-    power = ceil_log2(x.float().abs().amax(-1).clamp(min=FP8_FLOOR) * (1 / FP8_MAX))
+    power = ceil_log2(_largest(x.float()).clamp(min=FP8_FLOOR) * (1 / FP8_MAX))
     scale = power_of_two(power)
     codes = (x.float() / scale.unsqueeze(-1)).clamp(-FP8_MAX, FP8_MAX).to(torch.float8_e4m3fn)
     return codes, scale
+
+
+def _largest(groups: Tensor) -> Tensor:
+    """The largest magnitude along the last axis; infinity where one is not a number."""
+    return groups.abs().amax(-1).nan_to_num(torch.inf, torch.inf)
 
 
 def _groups(x: Tensor, size: int) -> Tensor:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from treadle.kernels import ops
+from treadle.kernels.ops import RowKind
 
 
 class RowFormat(Protocol):
@@ -48,75 +49,19 @@ class PlainRows:
 
 
 @dataclass(frozen=True, slots=True)
-class Fp8Rows:
+class PackedRows:
     size: int
+    kind: RowKind
 
     @property
     def row_bytes(self) -> int:
-        return self.size + self.size // 32
+        return self.kind.row_bytes(self.size)
 
     def encode(self, x: Tensor) -> Tensor:
-        codes, scales = ops.fp8_quantize(x)
-        return torch.cat((codes.view(torch.uint8), scales), -1)
+        return ops.encode_rows(x, self.kind)
 
     def decode(self, rows: Tensor) -> Tensor:
-        codes = rows[..., : self.size].contiguous().view(torch.float8_e4m3fn)
-        return ops.fp8_dequantize(codes, rows[..., self.size :])
-
-
-@dataclass(frozen=True, slots=True)
-class Mxfp4Rows:
-    size: int
-
-    @property
-    def row_bytes(self) -> int:
-        return self.size // 2 + self.size // 32
-
-    def encode(self, x: Tensor) -> Tensor:
-        codes, scales = ops.mxfp4_quantize(x)
-        return torch.cat((ops.pack_nibbles(codes), scales), -1)
-
-    def decode(self, rows: Tensor) -> Tensor:
-        half = self.size // 2
-        return ops.mxfp4_dequantize(ops.unpack_nibbles(rows[..., :half]), rows[..., half:])
-
-
-@dataclass(frozen=True, slots=True)
-class Nvfp4Rows:
-    size: int
-
-    @property
-    def row_bytes(self) -> int:
-        return self.size // 2 + self.size // 16
-
-    def encode(self, x: Tensor) -> Tensor:
-        codes, scales = ops.nvfp4_quantize(x)
-        return torch.cat((ops.pack_nibbles(codes), scales.view(torch.uint8)), -1)
-
-    def decode(self, rows: Tensor) -> Tensor:
-        half = self.size // 2
-        scales = rows[..., half:].contiguous().view(torch.float8_e4m3fn)
-        return ops.nvfp4_dequantize(ops.unpack_nibbles(rows[..., :half]), scales)
-
-
-@dataclass(frozen=True, slots=True)
-class Fp8KeyRows:
-    """One float32 scale, a power of two, for the whole row."""
-
-    size: int
-
-    @property
-    def row_bytes(self) -> int:
-        return self.size + 4
-
-    def encode(self, x: Tensor) -> Tensor:
-        codes, scale = ops.fp8_row_quantize(x)
-        return torch.cat((codes.view(torch.uint8), scale.unsqueeze(-1).view(torch.uint8)), -1)
-
-    def decode(self, rows: Tensor) -> Tensor:
-        codes = rows[..., : self.size].contiguous().view(torch.float8_e4m3fn)
-        scale = rows[..., self.size :].contiguous().view(torch.float32)
-        return codes.float() * scale
+        return ops.decode_rows(rows, self.kind, self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +73,12 @@ class RowFormats:
     @classmethod
     def of(cls, kv_dtype: str, head_dim: int, key_dim: int) -> RowFormats:
         """`kv_dtype`: fp4, fp8, bfloat16 or float32."""
+        window = PackedRows(head_dim, RowKind.FP8)
         if kv_dtype == "fp4":
-            return cls(Nvfp4Rows(head_dim), Mxfp4Rows(key_dim), Fp8Rows(head_dim))
+            entry, key = RowKind.NVFP4, RowKind.MXFP4
+            return cls(PackedRows(head_dim, entry), PackedRows(key_dim, key), window)
         if kv_dtype == "fp8":
-            return cls(Fp8Rows(head_dim), Fp8KeyRows(key_dim), Fp8Rows(head_dim))
+            return cls(window, PackedRows(key_dim, RowKind.FP8_ROW), window)
         dtype = {"bfloat16": torch.bfloat16, "float32": torch.float32}[kv_dtype]
         rows = PlainRows(head_dim, dtype)
         return cls(rows, PlainRows(key_dim, dtype), rows)

@@ -57,6 +57,8 @@ ADAPTERS = {
     "norm": ("rms_norm", "add_rms_norm"),
     "rope": ("norm_rope",),
     "activation": ("gated",),
+    "block_float": ("encode_rows", "decode_rows", "round_rows"),
+    "hyper": ("hyper_weights", "hyper_collapse", "hyper_expand"),
     "kv_write": ("kv_write",),
     "paged_attention": ("paged_attention",),
     "window_attention": ("window_attention",),

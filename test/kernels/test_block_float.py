@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from treadle.kernels.cpu import block_float as cpu
+from treadle.kernels.inputs import strided
 from treadle.kernels.reference import block_float as bf
+from treadle.kernels.reference.block_float import RowKind
 
 STEPS = torch.arange(-15, 16, 2).float() / 10  # deepseek-v41.md, appendix A
 CODES = [15, 15, 14, 14, 13, 12, 10, 9, 1, 2, 4, 5, 6, 6, 7, 7]
@@ -109,3 +112,76 @@ def test_a_row_scale_is_one_power_of_two():
     codes, scale = bf.fp8_row_quantize(STEPS.repeat(8))
     assert scale.item() == 2.0**-8
     assert codes.float()[8:10].tolist() == [26, 80]
+
+
+def awkward(rows: int, scale: float) -> torch.Tensor:
+    """Normal rows, with zeros, a huge row, infinities and not-a-number in them."""
+    x = normal(rows, 64, seed=3) * scale
+    x[::7, ::5] = 0
+    x[1::7, ::3] = -0.0
+    x[3::50] = 0
+    x[5::50] = 3e38
+    x[7::50, 3], x[8::50, 40], x[9::50, 63] = torch.inf, torch.nan, -torch.inf
+    return x
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Equal numbers with equal signs of zero; which not-a-number it is does not matter."""
+    return bool(((a.view(torch.int32) == b.view(torch.int32)) | (a.isnan() & b.isnan())).all())
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e-6, 1e-3, 1.0, 300.0, 1e30])
+@pytest.mark.parametrize("kind", list(RowKind))
+def test_cpu_rows_are_the_bytes_of_the_reference(isa, kind, scale):
+    for rows in (0, 1, 100):
+        x = awkward(rows, scale)
+        want = bf.encode_rows(x, kind)
+        assert want.shape == (rows, kind.row_bytes(64))
+        assert torch.equal(cpu.encode_rows(x, kind), want)
+        assert torch.equal(cpu.encode_rows(strided(x), kind), want)
+        back = bf.decode_rows(want, kind, 64)
+        assert same_bits(cpu.decode_rows(want, kind, 64), back)
+        wide = torch.cat((want, want), 1)[:, want.shape[1] :]
+        assert same_bits(cpu.decode_rows(wide, kind, 64), back)
+
+
+@pytest.mark.parametrize("kind", list(RowKind))
+def test_cpu_decodes_every_byte_as_the_reference(isa, kind):
+    rows = torch.arange(256, dtype=torch.uint8)[:, None].repeat(1, kind.row_bytes(32))
+    assert same_bits(cpu.decode_rows(rows, kind, 32), bf.decode_rows(rows, kind, 32))
+
+
+@pytest.mark.parametrize("name", ["fp8_round", "mxfp4_round"])
+def test_cpu_rounds_as_the_reference(isa, name):
+    for scale in (1e-40, 1e-6, 1.0, 1e30):
+        x = awkward(100, scale).view(25, 4, 64)
+        assert same_bits(vars(cpu)[name](x), vars(bf)[name](x))
+        assert same_bits(vars(cpu)[name](strided(x)), vars(bf)[name](x))
+
+
+def test_cpu_dequantises_codes_and_scales_that_lie_apart(isa):
+    codes, scales = bf.fp8_quantize(awkward(30, 1.0).view(10, 3, 64))
+    want = bf.fp8_dequantize(codes, scales)
+    assert same_bits(cpu.fp8_dequantize(codes, scales), want)
+    assert same_bits(cpu.fp8_dequantize(codes[:, 1], scales[:, 1]), want[:, 1])
+
+
+def test_a_row_has_the_same_bytes_in_any_batch(isa):
+    x = awkward(2000, 1.0)
+    for kind in RowKind:
+        whole = cpu.encode_rows(x, kind)
+        for rows in (slice(0, 1), slice(7, 60), slice(1999, 2000)):
+            assert torch.equal(cpu.encode_rows(x[rows], kind), whole[rows])
+
+
+@pytest.mark.parametrize("kind", [RowKind.FP8, RowKind.MXFP4, RowKind.FP8_ROW])
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
+def test_a_broken_value_stays_visible(kind, value):
+    x = torch.ones(1, 32)
+    x[0, 5] = value
+    assert bf.decode_rows(bf.encode_rows(x, kind), kind, 32)[0, 5].isnan()
+
+
+def test_other_rows_run_the_reference():
+    x = normal(3, 48).double()
+    assert torch.equal(cpu.encode_rows(x, RowKind.NVFP4), bf.encode_rows(x.float(), RowKind.NVFP4))

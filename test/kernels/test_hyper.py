@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from treadle.kernels.cpu import hyper as cpu
+from treadle.kernels.inputs import strided
 from treadle.kernels.reference import hyper
+from treadle.kernels.tolerance import assert_close
 
 
 def published() -> tuple[torch.Tensor, hyper.HyperMatrix]:
@@ -67,3 +71,68 @@ def test_expand_mixes_by_the_first_index():
     out = hyper.hyper_expand(torch.ones(1, 2), torch.tensor([[0.0, 10.0, 0.0, 0.0]]), comb, x)
     assert out[0].tolist() == [[0, 0], [14, 15], [0, 0], [0, 0]]
     assert hyper.hyper_collapse(x, torch.tensor([[1.0, 0.0, 0.0, 2.0]])).tolist() == [[12, 15]]
+
+
+def matrix(width: int, iterations: int = 20) -> hyper.HyperMatrix:
+    generator = torch.Generator().manual_seed(width)
+    fn = torch.randn(24, 4 * width, generator=generator) / (4 * width) ** 0.5
+    base = torch.randn(24, generator=generator)
+    return hyper.HyperMatrix(fn, base, torch.tensor([0.5, 1.0, 2.0]), iterations, 1e-20, 1e-6)
+
+
+def streams(rows: int, width: int, scale: float = 1.0) -> torch.Tensor:
+    return torch.randn(rows, 4, width, generator=torch.Generator().manual_seed(7)) * scale
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e6])
+@pytest.mark.parametrize("rows", [0, 1, 70])
+def test_cpu_weights_agree_with_the_reference(isa, rows, scale):
+    for width, iterations in ((64, 20), (256, 1)):
+        x, m = streams(rows, width, scale), matrix(width, iterations)
+        for got, want in zip(cpu.hyper_weights(x, m), hyper.hyper_weights(x, m), strict=True):
+            assert_close(got, want, "hyper")
+
+
+def test_cpu_weights_of_one_hot_mixtures_agree(isa):
+    """Logits far apart: exponentials that vanish."""
+    m = matrix(64)
+    m.base[8:] = torch.tensor([200.0, -200.0, 0.0, 3.0]).repeat(4)
+    x = streams(5, 64)
+    for got, want in zip(cpu.hyper_weights(x, m), hyper.hyper_weights(x, m), strict=True):
+        assert_close(got, want, "hyper")
+
+
+@pytest.mark.parametrize("rows", [0, 1, 70])
+def test_cpu_collapses_and_expands_as_the_reference(isa, rows):
+    x, m = streams(rows, 64), matrix(64)
+    pre, post, comb = cpu.hyper_weights(x, m)
+    y = streams(rows, 64)[:, 1] * 3
+    assert_close(cpu.hyper_collapse(x, pre), hyper.hyper_collapse(x, pre), "hyper")
+    want = hyper.hyper_expand(y, post, comb, x)
+    assert_close(cpu.hyper_expand(y, post, comb, x), want, "hyper")
+    assert_close(cpu.hyper_expand(strided(y), post.contiguous(), comb.clone(), x), want, "hyper")
+
+
+def test_a_row_is_the_same_bits_in_any_batch(isa):
+    x, m = streams(300, 256), matrix(256)
+    pre, post, comb = cpu.hyper_weights(x, m)
+    out = cpu.hyper_expand(cpu.hyper_collapse(x, pre), post, comb, x)
+    for rows in (slice(0, 1), slice(7, 60), slice(299, 300)):
+        part = cpu.hyper_weights(x[rows], m)
+        for got, want in zip(part, (pre, post, comb), strict=True):
+            assert torch.equal(got, want[rows])
+        y = cpu.hyper_collapse(x[rows], part[0])
+        assert torch.equal(cpu.hyper_expand(y, part[1], part[2], x[rows]), out[rows])
+
+
+def test_cpu_refuses_sizes_that_disagree():
+    with pytest.raises(ValueError, match="hyper_weights"):
+        cpu.hyper_weights(streams(2, 32), matrix(64))
+
+
+def test_other_streams_run_the_reference():
+    x, m = streams(3, 64).double(), matrix(64)
+    wide = hyper.HyperMatrix(m.fn.double(), m.base.double(), m.scale.double(), 20, 1e-20, 1e-6)
+    assert cpu.hyper_weights(x, wide)[0].dtype is torch.float64
+    three = cpu.hyper_collapse(streams(3, 64)[:, :3], torch.ones(3, 3))
+    torch.testing.assert_close(three, streams(3, 64)[:, :3].sum(1))
