@@ -24,6 +24,7 @@ from .metric_names import (
     outside_name,
     split_labels,
 )
+from .token_tally import TokenTally
 
 ENGINE_TYPE = "unified"
 COMMON = ("model_name", "engine_type")
@@ -74,8 +75,7 @@ class RequestMetrics:
         self._ttft = self._histogram(
             "time_to_first_token_seconds", "to the first token", TTFT_BUCKETS, "is_streaming"
         )
-        itl = self._histogram("inter_token_latency_seconds", "between tokens", ITL_BUCKETS)
-        self._itl = itl.labels(**self._common)
+        self._itl = self._tally("inter_token_latency_seconds", "between tokens", ITL_BUCKETS)
         self._e2e = self._histogram("e2e_request_latency_seconds", "whole request", E2E_BUCKETS)
         self._queue = self._histogram("queue_time_seconds", "arrival to admission", QUEUE_BUCKETS)
         self._prompt_sizes = self._histogram("prompt_tokens_histogram", "sizes", TOKEN_BUCKETS)
@@ -123,8 +123,7 @@ class RequestMetrics:
 
     def next_tokens(self, count: int, gap_s: float) -> None:
         """`count` tokens came together, `gap_s` after the one before them."""
-        for _ in range(count):
-            self._itl.observe(gap_s / count)
+        self._itl.add(gap_s / count, count)
 
     def generated(self, count: int, *, is_streaming: bool) -> None:
         self._generated[is_streaming].inc(count)
@@ -165,6 +164,11 @@ class RequestMetrics:
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(self.prefix + name, text, (*COMMON, *labels), registry=self.registry)
+
+    def _tally(self, name: str, text: str, bounds: tuple[float, ...]) -> TokenTally:
+        tally = TokenTally(self.prefix + name, text, self._common, bounds)
+        self.registry.register(tally)
+        return tally
 
     def _histogram(
         self, name: str, text: str, buckets: tuple[float, ...], *labels: str

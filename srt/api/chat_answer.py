@@ -33,6 +33,7 @@ class ChatAnswer:
         self._tokenizer = tokenizer
         self._generation = generation
         self._frame = frame
+        self._is_reasoning = rules.reasoning is not None
         self._outputs = [ChatOutput(rules, tokenizer) for _ in generation.choices]
 
     def body(self, deltas: list[Delta]) -> Members:
@@ -50,7 +51,8 @@ class ChatAnswer:
     def _push(self, delta: Delta) -> list[OutputEvent]:
         output = self._outputs[delta.index]
         events = output.push(delta)
-        self._frame.reasoned(delta.index, output.reasoning_tokens)
+        if self._is_reasoning:
+            self._frame.reasoned(delta.index, output.reasoning_tokens)
         return events
 
     def _choice(self, delta: Delta, text: ChatText) -> Members:
@@ -96,8 +98,7 @@ class ChatAnswer:
         events = self._push(delta)
         if delta.ending is not None:
             delta = replace(delta, ending=whole(events[-1:]).ending)
-        parts = [_spell(event) for event in events]
-        fields = self._fields(delta, [part for part in parts if part])
+        fields = self._fields(delta, [part for part in map(_spell, events) if part])
         return self._frame.write(delta, fields, b'"delta":{},"logprobs":null')
 
     def _fields(self, delta: Delta, parts: Sequence[bytes]) -> list[bytes]:

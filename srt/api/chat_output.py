@@ -109,6 +109,7 @@ class ChatOutput:
 
     def __init__(self, rules: OutputRules, tokenizer: Tokenizer) -> None:
         self._rules = rules
+        self._is_plain = rules.is_plain
         self._reasoning: ReasoningParser | None = None
         self._meter: ReasoningMeter | None = None
         self._calls: CallParser | None = None
@@ -126,6 +127,8 @@ class ChatOutput:
         return self._meter.count if self._meter else 0
 
     def push(self, delta: Delta) -> list[OutputEvent]:
+        if self._is_plain and delta.ending is None:
+            return [Content(delta.text)] if delta.text else []
         if self._meter is not None:
             self._meter.push(delta.token_ids)
         is_last = delta.ending is not None

@@ -12,6 +12,8 @@ from ..net.sse import DATA, END
 from ..tokenizer.trail import Ending
 from .usage import UsageSum
 
+_OPENING = b',"choices":[{"index":%d,'
+
 
 class ChunkSpelling:
     """One stream's chunks: `{id, object, created, model, choices, usage?}`."""
@@ -22,7 +24,8 @@ class ChunkSpelling:
         self._head = DATA + orjson.dumps(head)[:-1]
         self._usage = usage
         self._has_running_usage = has_running_usage
-        self._tail = b"}]}" + END
+        self._first = self._begin(0, b"")
+        self._going_on = b',"finish_reason":null}]}' + END
 
     def choice(
         self, index: int, fields: bytes, ending: Ending | None = None, top: bytes = b""
@@ -30,16 +33,11 @@ class ChunkSpelling:
         """A chunk with one choice. `fields` is JSON members of the choice, without braces; `top`
         is members of the chunk, each after a comma.
         """
-        return b"".join(
-            (
-                self._head,
-                top,
-                b',"choices":[{"index":%d,' % index,
-                fields,
-                b',"finish_reason":null' if ending is None else _ending_members(ending),
-                self._running_tail() if self._has_running_usage else self._tail,
-            )
-        )
+        begin = self._first if index == 0 and not top else self._begin(index, top)
+        if ending is None and not self._has_running_usage:
+            return begin + fields + self._going_on
+        end = b',"finish_reason":null' if ending is None else _ending_members(ending)
+        return b"".join((begin, fields, end, b"}]", self._running_usage(), b"}", END))
 
     def usage(self) -> bytes:
         """The chunk without choices that a client asked for."""
@@ -47,8 +45,13 @@ class ChunkSpelling:
             self._head + b',"choices":[],"usage":' + orjson.dumps(self._usage.body()) + b"}" + END
         )
 
-    def _running_tail(self) -> bytes:
-        return b'}],"usage":' + orjson.dumps(self._usage.body()) + b"}" + END
+    def _begin(self, index: int, top: bytes) -> bytes:
+        return self._head + top + _OPENING % index
+
+    def _running_usage(self) -> bytes:
+        if not self._has_running_usage:
+            return b""
+        return b',"usage":' + orjson.dumps(self._usage.body())
 
 
 def _ending_members(ending: Ending) -> bytes:

@@ -116,7 +116,12 @@ def _dataclass_reader(cls: type) -> Reader:
         # One comparison for a class of plain scalars: a third of the time of a call per field.
         if tuple(map(type, fields)) == exact:
             return cls(*fields)
-        return cls(*[r(v, frames) for r, v in zip(readers, fields, strict=True)])
+        return cls(
+            *[
+                value if type(value) is kind else reader(value, frames)
+                for reader, kind, value in zip(readers, exact, fields, strict=True)
+            ]
+        )
 
     return read
 

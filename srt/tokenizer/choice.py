@@ -79,13 +79,15 @@ class Choice:
         is_first = self.num_tokens == 0
         self.is_admitted = True
         self.num_tokens += len(ids)
-        self.usage = Usage(
-            usage.prompt_tokens or len(self.request.prompt_ids),
-            self.num_tokens,
-            usage.cached_tokens,
-            usage.replayed_tokens,
-            usage.approx_generation,
-        )
+        if usage.completion_tokens != self.num_tokens or not usage.prompt_tokens:
+            usage = Usage(
+                usage.prompt_tokens or len(self.request.prompt_ids),
+                self.num_tokens,
+                usage.cached_tokens,
+                usage.replayed_tokens,
+                usage.approx_generation,
+            )
+        self.usage = usage
         ending = self._ending(piece.stop, output.finish)
         if ending is None and not self._is_due(len(ids), is_first=is_first):
             self._held.append((piece.text, ids, logprobs))
@@ -99,7 +101,9 @@ class Choice:
         interval = self.name.job.interval
         if interval == 0:
             return False
-        num_ids = num_new + sum(len(ids) for _, ids, _ in self._held)
+        num_ids = num_new
+        if self._held:
+            num_ids += sum(len(ids) for _, ids, _ in self._held)
         return num_ids > 0 and (is_first or num_ids >= interval)
 
     def _ending(self, stop: str | None, finish: Finish | None) -> Ending | None:

@@ -62,6 +62,9 @@ class TextTrail:
 
     def push(self, token_ids: Sequence[int], finish: Finish | None) -> Piece:
         """The text of new ids. With `finish` everything held back comes out too."""
+        if finish is None and self._matcher is None:
+            self._num_ids += len(token_ids)
+            return Piece("".join(map(self._detokenizer.push, token_ids)), len(token_ids), None)
         parts: list[str] = []
         hidden = self._hidden_index(token_ids, finish)
         for i, token_id in enumerate(token_ids):
