@@ -5,7 +5,7 @@ raw little-endian int32 and float64 frames beside the JSON frame, because long l
 one thing that costs.
 
     tokenizer --GenerateRequest, AbortRequest, AbortAll, Flush, Profile, StatsRequest--> scheduler
-    tokenizer --TokenBytes, once, before the first grammar--------------------> scheduler
+    tokenizer --TokenBytes, once at start, unless grammars are off------------> scheduler
     tokenizer <--TokenOutput, Done, Stats------------------------------------- scheduler
     scheduler --StepPlan, Profile--> workers          scheduler <--StepResult, Done-- worker 0
     all       --Ready, Progress, Failed--> launcher --Ready, Failed, Shutdown--> all

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from treadle.srt.grammar.mask import Vocabulary
 from treadle.srt.grammar.store import GrammarStore
 from treadle.srt.token_masks import TokenBytes
 
@@ -75,6 +76,4 @@ def run(future: Future[Any], fn: Callable[..., Any], args: tuple[Any, ...]) -> N
 
 
 def make_store(executor: Executor, size: int = 200) -> GrammarStore:
-    store = GrammarStore(size, executor, lambda: None)
-    store.learn(table(pieces(size)))
-    return store
+    return GrammarStore(Vocabulary(table(pieces(size)), size), executor, lambda: None)

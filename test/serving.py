@@ -291,7 +291,7 @@ def make_service(
         tokenizer=tokenizer,
         limits=limits,
         sampling=SamplingReader(SamplingDefaults(), limits, tokenizer.eos_ids),
-        grammars=GrammarDesk(tokenizer, frontend, tokenizer.eos_ids, is_on=True),
+        grammars=GrammarDesk(tokenizer, is_on=True),
         formats=find_formats(section, "tiny", template, tokenizer),
         model=ModelInfo("tiny", "/models/tiny", "/models/tiny", "TinyForCausalLM", "tiny", 16, 7),
         config=ServerConfig(model=section, net=net),

@@ -15,8 +15,6 @@ from ..errors import BadRequest, NotSupported
 from ..grammar.compile import after_free_text, check, from_choices, from_json_schema, json_object
 from ..token_masks import Grammar, GrammarKind
 from ..tokenizer.encode import Tokenizer
-from ..tokenizer.frontend import Frontend
-from ..tokenizer.token_table import token_table
 from .later import not_supported
 from .sampling import Sampling
 from .schema import OpenAIFields, ResponseFormat, SamplingFields, StructuredOutputs
@@ -30,14 +28,10 @@ Schema = str | dict[str, Any] | bool | None
 
 
 class GrammarDesk:
-    """Checks grammars, and tells the scheduler what ids spell before the first of them."""
+    """Checks grammars. The scheduler, which works with them, knows what ids spell."""
 
-    def __init__(
-        self, tokenizer: Tokenizer, frontend: Frontend, eos_ids: tuple[int, ...], *, is_on: bool
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, is_on: bool) -> None:
         self._tokenizer = tokenizer
-        self._frontend = frontend
-        self._eos_ids = eos_ids
         self._is_on = is_on
         self._last: Grammar | None = None  # the rows of a batch have the same, as a rule
         self._threads = ThreadPoolExecutor(CHECK_THREADS, thread_name_prefix="grammar")
@@ -58,9 +52,6 @@ class GrammarDesk:
             raise BadRequest(
                 f"the {grammar.kind} takes longer than {CHECK_S:g} s to compile", param=grammar.kind
             ) from None
-        if not self._frontend.has_taught:
-            table = loop.run_in_executor(self._threads, token_table, self._tokenizer, self._eos_ids)
-            self._frontend.teach(await table)
         self._last = grammar
 
     def after_reasoning(self, sampling: Sampling, close: str) -> Sampling:

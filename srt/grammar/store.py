@@ -1,8 +1,8 @@
-"""Grammars at work in the scheduler process, beside its loop: nothing here waits. The loop stands
-still once, while the vocabulary is made; `mask.py` says for how long.
+"""Grammars at work in the scheduler process, beside its loop: nothing here waits. The vocabulary
+is given: making one stops all threads (`mask.py` says for how long), so it is made at start.
 
-Owns the threads' work: the vocabulary, built at the first grammar; compiled grammars, the last
-`KEPT` of them; and one job at a time for each request.
+Owns the threads' work: compiled grammars, the last `KEPT` of them; and one job at a time for each
+request.
 
     Matching.start -> compile (or a kept one) -> first row      `poll` gives each row once,
     Matching.took(token) ---------------------> next row        `wake` is called when one is there
@@ -16,8 +16,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 
-from ..errors import BadRequest, InvariantBroken
-from ..token_masks import Grammar, TokenBytes
+from ..errors import BadRequest
+from ..token_masks import Grammar
 from .mask import Matcher, NextRow, Prototype, Vocabulary
 
 KEPT = 128  # compiled grammars; kilobytes each as a rule
@@ -26,28 +26,22 @@ Built = tuple[Prototype | None, str]  # the string says why there is none
 
 
 class GrammarStore:
-    def __init__(self, vocab_size: int, executor: Executor, wake: Callable[[], None]) -> None:
-        """`vocab_size`: logits of the model. `wake` is called in any thread."""
-        self._vocab_size = vocab_size
+    def __init__(
+        self, vocabulary: Vocabulary, executor: Executor, wake: Callable[[], None]
+    ) -> None:
+        """`wake` is called in any thread."""
+        self._vocabulary = vocabulary
         self._executor = executor
         self._wake = wake
-        self._vocabulary: Future[Vocabulary] | None = None
         self._compiled: OrderedDict[Grammar, Future[Built]] = OrderedDict()
 
-    def learn(self, table: TokenBytes) -> None:
-        """What ids spell. The first job of the executor, so that no later one waits in vain."""
-        if self._vocabulary is None:
-            self._vocabulary = self._executor.submit(Vocabulary, table, self._vocab_size)
-
     def start(self, grammar: Grammar, stop_ids: frozenset[int], *, jumps: bool) -> Matching:
-        """A new request; see `Prototype.start`. Raises: InvariantBroken before `learn`."""
+        """A new request; see `Prototype.start`."""
         return Matching(self._built(grammar), stop_ids, self._executor, self._wake, jumps=jumps)
 
     def _built(self, grammar: Grammar) -> Future[Built]:
         built = self._compiled.get(grammar)
         if built is None:
-            if self._vocabulary is None:
-                raise InvariantBroken("a grammar came before the vocabulary")
             built = self._executor.submit(_build, grammar, self._vocabulary)
             self._compiled[grammar] = built
             if len(self._compiled) > KEPT:
@@ -56,9 +50,9 @@ class GrammarStore:
         return built
 
 
-def _build(grammar: Grammar, vocabulary: Future[Vocabulary]) -> Built:
+def _build(grammar: Grammar, vocabulary: Vocabulary) -> Built:
     try:
-        return Prototype(grammar, vocabulary.result()), ""
+        return Prototype(grammar, vocabulary), ""
     except BadRequest as e:
         return None, e.message
 

@@ -1,4 +1,5 @@
-"""The scheduler process: waits for the workers' capacities, builds the bookkeeping, runs the loop.
+"""The scheduler process: learns what ids spell while the workers load, waits for their capacities,
+builds the bookkeeping, runs the loop.
 
 Composition root: the only owner of both the sockets and the `Scheduler`.
 """
@@ -14,11 +15,13 @@ from ..cache.layout import ring_rows
 from ..cache.manager import CacheFacts, CacheManager
 from ..cache.replay import ReplayRule
 from ..errors import InvariantBroken
+from ..grammar.mask import Vocabulary
 from ..grammar.store import GrammarStore
 from ..lifecycle import Ready, Shutdown
 from ..log import event
 from ..net.ipc import Hub, Inbox, Outbox
 from ..sched.scheduler import Scheduler
+from ..token_masks import TokenBytes
 from .boot import Boot, run_child
 from .step_loop import Bookkeeping, Ports, StepLoop
 
@@ -32,11 +35,11 @@ def serve(boot: Boot, hub: Hub, launcher: Outbox) -> None:
     ends = boot.endpoints
     workers = tuple(hub.outbox(address) for address in ends.workers)
     ports = Ports(hub.inbox(ends.scheduler), hub.outbox(ends.tokenizer), workers)
-    capacity = _await_capacity(ports.inbox)
-    if capacity is None:
-        return
     sched = boot.config.sched
-    grammars = make_store(boot, ports.inbox)
+    beginning = await_beginning(boot, ports.inbox)
+    if beginning is None:
+        return
+    capacity, grammars = beginning
     loop = StepLoop(
         lambda: build_bookkeeping(boot, capacity, grammars),
         ports,
@@ -48,12 +51,32 @@ def serve(boot: Boot, hub: Hub, launcher: Outbox) -> None:
     loop.run()
 
 
-def make_store(boot: Boot, inbox: Inbox) -> GrammarStore | None:
-    """Costs nothing before the first grammar: threads start with their first work."""
-    if boot.config.sched.grammar_backend == "none":
-        return None
+def await_beginning(boot: Boot, inbox: Inbox) -> tuple[Ready, GrammarStore | None] | None:
+    """What a loop begins with, once all of it is there; None when the server stops before.
+
+    The vocabulary is made as soon as its table comes: no request waits for it, for none is there.
+    Raises InvariantBroken for a message that cannot come yet.
+    """
+    capacity: Ready | None = None
+    grammars: GrammarStore | None = None
+    needs_table = boot.config.sched.grammar_backend != "none"
+    while capacity is None or (needs_table and grammars is None):
+        message = inbox.recv()
+        if isinstance(message, Ready):
+            capacity = message
+        elif isinstance(message, TokenBytes):
+            grammars = make_store(Vocabulary(message, boot.model_config.vocab_size), inbox)
+        elif isinstance(message, Shutdown):
+            return None
+        else:
+            raise InvariantBroken(f"{type(message).__name__} before the replica is ready")
+    return capacity, grammars
+
+
+def make_store(vocabulary: Vocabulary, inbox: Inbox) -> GrammarStore:
+    """Threads start with their first work."""
     threads = ThreadPoolExecutor(GRAMMAR_THREADS, thread_name_prefix="grammar")
-    return GrammarStore(boot.model_config.vocab_size, threads, inbox.wake)
+    return GrammarStore(vocabulary, threads, inbox.wake)
 
 
 def build_bookkeeping(boot: Boot, capacity: Ready, grammars: GrammarStore | None) -> Bookkeeping:
@@ -71,16 +94,6 @@ def build_bookkeeping(boot: Boot, capacity: Ready, grammars: GrammarStore | None
     cache = CacheManager(facts, ReplayRule.from_config(boot.model_config, config.cache))
     scheduler = Scheduler(config.sched, config.cache, cache, config.model.context_len, grammars)
     return Bookkeeping(scheduler, cache)
-
-
-def _await_capacity(inbox: Inbox) -> Ready | None:
-    """None when the server stops before it has started."""
-    message = inbox.recv()
-    if isinstance(message, Ready):
-        return message
-    if isinstance(message, Shutdown):
-        return None
-    raise InvariantBroken(f"{type(message).__name__} before the workers are ready")
 
 
 def _log_capacity(boot: Boot, capacity: Ready) -> None:

@@ -35,7 +35,6 @@ from ..messages import (
 from ..net.ipc import Inbox, Outbox, send_all
 from ..profiling import Profile
 from ..sched.scheduler import Scheduler
-from ..token_masks import TokenBytes
 
 log = logging.getLogger(__name__)
 
@@ -143,8 +142,6 @@ class StepLoop:
             send_all(self._ports.workers, message)
         elif isinstance(message, Done):  # of worker 0
             self._ports.tokenizer.send(message)
-        elif isinstance(message, TokenBytes):
-            scheduler.learn(message)
         elif isinstance(message, StatsRequest):
             self._ports.tokenizer.send(self._stats(message.token))
         elif isinstance(message, Shutdown):

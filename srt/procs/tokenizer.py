@@ -41,6 +41,7 @@ from ..tokenizer.frontend import Frontend, ServingState
 from ..tokenizer.jobs import probe_job
 from ..tokenizer.limits import Limits
 from ..tokenizer.prompts import PromptFormat, Prompts
+from ..tokenizer.token_table import token_table
 from .boot import Boot, run_child
 from .http_server import HttpServer, bind
 
@@ -84,7 +85,9 @@ async def serve(boot: Boot, hub: Hub, launcher: Outbox) -> None:
 
 
 def make_service(boot: Boot, channel: AsyncChannel) -> Service:
-    """Everything that the routes work with. Raises CheckpointError, ConfigError."""
+    """Everything that the routes work with; tells the scheduler what ids spell, without which it
+    does not begin. Raises CheckpointError, ConfigError.
+    """
     config, model = boot.config, boot.model_config
     named = config.model.tokenizer_path
     is_own = named == config.model.path
@@ -100,13 +103,15 @@ def make_service(boot: Boot, channel: AsyncChannel) -> Service:
     template = _prompt_format(boot, tokenizer)
     frontend = Frontend(channel, tokenizer, metrics)
     has_grammars = config.sched.grammar_backend != "none"
+    if has_grammars:
+        channel.send(token_table(tokenizer, eos_ids))
     return Service(
         frontend=frontend,
         prompts=Prompts(tokenizer, template, limits, orjson.loads(config.api.template_kwargs)),
         tokenizer=tokenizer,
         limits=limits,
         sampling=SamplingReader(_defaults(boot), limits, eos_ids),
-        grammars=GrammarDesk(tokenizer, frontend, eos_ids, is_on=has_grammars),
+        grammars=GrammarDesk(tokenizer, is_on=has_grammars),
         formats=find_formats(config.model, model.model_type, template, tokenizer),
         model=ModelInfo(
             served_name=config.model.served_name,

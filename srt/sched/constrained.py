@@ -21,7 +21,7 @@ from ..errors import NotSupported
 from ..grammar.mask import NextRow
 from ..grammar.store import GrammarStore, Matching
 from ..messages import Finish, GenerateRequest
-from ..token_masks import TokenBytes, TokenMask
+from ..token_masks import TokenMask
 from .finish import after_token
 from .request import Request, RequestState
 
@@ -41,10 +41,6 @@ class Constrained:
     @property
     def num_held(self) -> int:
         return sum(request.state is RequestState.HELD for request in self._asked)
-
-    def learn(self, table: TokenBytes) -> None:
-        if self._store is not None:
-            self._store.learn(table)
 
     def start(self, message: GenerateRequest) -> Matching | None:
         """For a request that arrives; None without a grammar. Raises: NotSupported."""

@@ -35,7 +35,6 @@ from ..messages import (
     TokenOutput,
     Usage,
 )
-from ..token_masks import TokenBytes
 from .admission import Admitter
 from .arrival import Arrivals
 from .constrained import Constrained, is_asking
@@ -124,10 +123,6 @@ class Scheduler:
             self._counters.constrained()
         else:
             self._waiting.push(request)
-
-    def learn(self, table: TokenBytes) -> None:
-        """What the ids spell; comes before the first request with a grammar."""
-        self._constrained.learn(table)
 
     def abort(self, message: AbortRequest, now: float) -> None:
         """End the request with exactly this rid (rule T35); one that is unknown has ended before.

@@ -46,7 +46,6 @@ from ..messages import (
 )
 from ..metrics import RequestMetrics
 from ..profiling import Profile, ProfileOptions
-from ..token_masks import TokenBytes
 from .choice import Choice
 from .encode import Tokenizer
 from .generation import Generation
@@ -93,7 +92,6 @@ class Frontend:
         self.stopping = asyncio.Event()  # set once, by Shutdown or the loss of the engine
         self.hurried = asyncio.Event()  # set by a second Shutdown: what runs may not end
         self.last_output_at = time.monotonic()
-        self.has_taught = False
 
     @property
     def num_live(self) -> int:
@@ -128,12 +126,6 @@ class Frontend:
         self._enter(generation, names)
         meter.arrived(len(jobs))
         return generation
-
-    def teach(self, table: TokenBytes) -> None:
-        """What ids spell, once, before the first request with a grammar is submitted."""
-        if not self.has_taught:
-            self.has_taught = True
-            self._channel.send(table)
 
     def check_serving(self) -> None:
         """Raises Overloaded or WorkerLost unless requests are accepted now."""

@@ -1,4 +1,4 @@
-"""What every id spells, in one message for grammars. Made once, at the first of them."""
+"""What every id spells, in one message for grammars. Made once, while the weights are loaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WORD_BYTES = 4
 
 
 def token_table(tokenizer: Tokenizer, eos_ids: Sequence[int]) -> TokenBytes:
-    """0.4 s for 262,144 ids: for a thread. `eos_ids`: all that may end an answer of the model.
+    """0.4 s for 262,144 ids. `eos_ids`: all that may end an answer of the model.
 
     An id that stands for one byte is left out where a whole piece is that byte: encoding uses it
     for what has no piece only, and a model that was never shown one should not be made to say it.

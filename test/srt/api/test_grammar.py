@@ -10,7 +10,7 @@ import pytest
 from test.serving import Bench, serving
 from treadle.srt.config import ModelSection
 from treadle.srt.messages import GenerateRequest
-from treadle.srt.token_masks import Grammar, GrammarKind, TokenBytes
+from treadle.srt.token_masks import Grammar, GrammarKind
 
 HI = [{"role": "user", "content": "hi"}]
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -125,16 +125,6 @@ async def test_what_is_not_built_is_501(bench: Bench, fields: dict[str, Any], pa
     response = await bench.post("/v1/chat/completions", {"messages": HI, **fields})
     assert response.status_code == 501
     assert param in response.json()["error"]["param"]
-
-
-async def test_vocabulary_is_sent_once_and_only_when_a_grammar_comes(bench: Bench):
-    await bench.post("/generate", {"text": "a"})
-    assert not any(isinstance(m, TokenBytes) for m in bench.engine.sent)
-    for regex in ("a", "b", "b"):
-        await bench.post("/generate", {"text": "a", "sampling_params": {"regex": regex}})
-    kinds = [type(m) for m in bench.engine.sent]
-    assert kinds.count(TokenBytes) == 1
-    assert kinds.index(TokenBytes) == 1  # after the plain request, before the first grammar
 
 
 async def test_switched_off_is_501(bench: Bench, monkeypatch: pytest.MonkeyPatch):

@@ -5,10 +5,8 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from test.grammars import EOS, HeldExecutor, InlineExecutor, make_store, pieces, table
-from treadle.srt.errors import InvariantBroken
+from treadle.srt.grammar.mask import Vocabulary
 from treadle.srt.grammar.store import KEPT, GrammarStore
 from treadle.srt.token_masks import Grammar, GrammarKind
 
@@ -39,7 +37,7 @@ def test_grammar_is_compiled_once_and_each_request_has_its_own_state():
     executor = HeldExecutor()
     store = make_store(executor)
     first, second = (store.start(regex("ab?"), STOPS, jumps=True) for _ in range(2))
-    assert len(executor.held) == 2  # the vocabulary and one compilation
+    assert len(executor.held) == 1  # one compilation
     executor.work()
     assert first.poll() == second.poll()
     first.took(ord("a"))
@@ -72,17 +70,10 @@ def test_refusal_of_the_compiler_is_a_row_with_its_words():
     assert "unclosed group" in row.error
 
 
-def test_grammar_before_the_vocabulary_is_a_fault_of_ours():
-    store = GrammarStore(200, InlineExecutor(), lambda: None)
-    with pytest.raises(InvariantBroken):
-        store.start(regex("a"), STOPS, jumps=True)
-
-
 def test_threads_wake_the_loop_when_a_row_is_there():
     woken = threading.Semaphore(0)
     with ThreadPoolExecutor(2) as threads:
-        store = GrammarStore(200, threads, woken.release)
-        store.learn(table(pieces()))
+        store = GrammarStore(Vocabulary(table(pieces()), 200), threads, woken.release)
         matchings = [store.start(regex(f"a{i}"), STOPS, jumps=True) for i in range(20)]
         for _ in matchings:
             assert woken.acquire(timeout=30)

@@ -19,7 +19,6 @@ from treadle.srt.tokenizer.choice import Delta
 from treadle.srt.tokenizer.frontend import Frontend, ServingState
 from treadle.srt.tokenizer.generation import Generation
 from treadle.srt.tokenizer.jobs import PromptJob
-from treadle.srt.tokenizer.token_table import token_table
 from treadle.srt.tokenizer.trail import TextRules
 
 
@@ -296,16 +295,6 @@ async def test_random_disconnects_and_aborts_leak_nothing(seed: int):
         assert engine.live == {}
         assert frontend._names == set()
         assert len(engine.requests) > 100
-
-
-async def test_the_table_of_tokens_goes_once():
-    engine = FakeEngine()
-    frontend = Frontend(engine, byte_tokenizer(), RequestMetrics("tiny"))
-    table = token_table(byte_tokenizer(), [EOS])
-    frontend.teach(table)
-    frontend.teach(table)
-    assert engine.sent == [table]
-    assert frontend.has_taught
 
 
 async def test_further_choices_of_a_prompt_fork_off_its_first():
