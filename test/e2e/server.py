@@ -6,10 +6,13 @@ import os
 import queue
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -38,11 +41,27 @@ class Server:
         self.children: list[psutil.Process] = []
         self.url = ""
 
-    def wait_until_serving(self) -> None:
+    def wait_until_listening(self) -> None:
+        """All children are there; requests are refused."""
         port = self._find(r"listening host=\S+ port=(\d+)")
         self.url = f"http://127.0.0.1:{port}"
-        self._find(r"serving start_s")
         self.children = psutil.Process(self.process.pid).children()
+
+    def wait_until_serving(self) -> None:
+        """After `wait_until_listening` or instead of it."""
+        if not self.url:
+            self.wait_until_listening()
+        self._find(r"serving start_s")
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """No step is made inside, so what runs goes on running."""
+        worker = self.child("worker0")
+        worker.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            worker.send_signal(signal.SIGCONT)
 
     def child(self, name: str) -> psutil.Process:
         (found,) = [p for p in self.children if p.cmdline()[0] == f"treadle::{name}"]

@@ -7,10 +7,8 @@ good request's text is that of the same request alone.
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+from test.e2e.running import GOOD, Running, auth
 from test.e2e.server import Server
 from test.tiny import tiny_gemma3
 
@@ -29,10 +28,6 @@ CHAT, TEXT, NATIVE, MESSAGES = (
 CONTEXT_LEN, MAX_BODY_BYTES, VOCAB_SIZE = 256, 20_000, 320
 HI = [{"role": "user", "content": "hi"}]
 LONG = "loom " * CONTEXT_LEN
-GOOD = {
-    "text": "the thread", "rid": "good", "stream": True,
-    "sampling_params": {"temperature": 0, "ignore_eos": True, "max_new_tokens": 200},
-}  # fmt: skip
 TOO_LONG = "context_length_exceeded"
 BAD, MISSING, LATER = "BadRequestError", "NotFoundError", "NotImplementedError"
 
@@ -127,39 +122,6 @@ ROWS = [
 ]  # fmt: skip
 
 
-class Running:
-    """The good request: it has begun when this is made; `text` reads it to its end."""
-
-    def __init__(self, http: httpx.Client, rid: str = "good") -> None:
-        body = {**GOOD, "rid": rid}
-        self._opened = http.stream("POST", NATIVE, json=body, headers=auth("user"))
-        response = self._opened.__enter__()
-        assert response.status_code == 200
-        self._lines = response.iter_lines()
-        self._next()
-
-    def _next(self) -> dict[str, Any] | None:
-        line = next(line for line in self._lines if line)
-        data = line.removeprefix("data: ")
-        return None if data == "[DONE]" else json.loads(data)
-
-    def last(self) -> dict[str, Any]:
-        last: dict[str, Any] = {}
-        while (event := self._next()) is not None:
-            last = event
-        self._opened.__exit__(None, None, None)
-        return last
-
-    def text(self) -> str:
-        last = self.last()
-        assert last["meta_info"]["completion_tokens"] == 200, last
-        return last["text"]
-
-
-def auth(key: str | None) -> dict[str, str]:
-    return {} if key is None else {"authorization": f"Bearer {key}"}
-
-
 @dataclass
 class Served:
     server: Server
@@ -213,22 +175,11 @@ def test_null_output_cap_is_cut_at_the_context(served: Served):
     assert meta["prompt_tokens"] + meta["completion_tokens"] == CONTEXT_LEN
 
 
-@contextmanager
-def held(served: Served) -> Iterator[None]:
-    """No step is made inside, so what runs goes on running."""
-    worker = served.server.child("worker0")
-    worker.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        worker.send_signal(signal.SIGCONT)
-
-
 def test_full_queue_is_503_and_lets_the_others_end(served: Served):
     running = Running(served.http)
     waiting: list[Future[httpx.Response]] = []
     with ThreadPoolExecutor(8) as pool:
-        with held(served):
+        with served.server.held():
             refused = None
             while refused is None:
                 body = {**GOOD, "stream": False, "rid": f"more-{len(waiting)}"}
@@ -261,7 +212,7 @@ def first_done(waiting: list[Future[httpx.Response]]) -> Future[httpx.Response] 
 def test_user_abort_is_200_with_its_reason(served: Served):
     running = Running(served.http)
     other = Running(served.http, rid="mine")
-    with held(served):
+    with served.server.held():
         asked = served.http.post("/abort_request", json={"rid": "mine"}, headers=auth("user"))
         assert asked.json()["num_aborted"] == 1
     assert other.last()["meta_info"]["finish_reason"]["type"] == "abort"

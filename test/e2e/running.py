@@ -1,0 +1,47 @@
+"""A good request that runs while a test does something bad to the same server."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+
+GOOD: dict[str, Any] = {
+    "text": "the thread", "rid": "good", "stream": True,
+    "sampling_params": {"temperature": 0, "ignore_eos": True, "max_new_tokens": 200},
+}  # fmt: skip
+
+
+class Running:
+    """The good request: it has begun when this is made; `text` reads it to its end."""
+
+    def __init__(self, http: httpx.Client, **changes: Any) -> None:
+        """`changes` replace fields of the body."""
+        body = {**GOOD, **changes}
+        self._opened = http.stream("POST", "/generate", json=body, headers=auth("user"))
+        response = self._opened.__enter__()
+        assert response.status_code == 200
+        self._lines = response.iter_lines()
+        self._next()
+
+    def _next(self) -> dict[str, Any] | None:
+        line = next(line for line in self._lines if line)
+        data = line.removeprefix("data: ")
+        return None if data == "[DONE]" else json.loads(data)
+
+    def last(self) -> dict[str, Any]:
+        last: dict[str, Any] = {}
+        while (event := self._next()) is not None:
+            last = event
+        self._opened.__exit__(None, None, None)
+        return last
+
+    def text(self) -> str:
+        last = self.last()
+        assert last["meta_info"]["completion_tokens"] == 200, last
+        return last["text"]
+
+
+def auth(key: str | None) -> dict[str, str]:
+    return {} if key is None else {"authorization": f"Bearer {key}"}
