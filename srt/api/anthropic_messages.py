@@ -5,7 +5,7 @@
     assistant: blocks       -> one message with content, reasoning_content and tool_calls
 
 Neighbours of one role become one message, as Anthropic defines it and many templates need it. Its
-texts are parts, which the model's format joins; those of a tool's result are joined here.
+texts are parts, which the model's format joins; so are those of a tool's result.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _turns(message: MessageParam, where: str, names: dict[str, str]) -> Iterator
 def _user(role: str, block: Block, where: str, names: dict[str, str]) -> _Turn:
     if isinstance(block, ToolResultBlock) and role == "user":
         name = names.get(block.tool_use_id)
-        return _Turn("tool", [_result(block, where)], call_id=block.tool_use_id, name=name)
+        return _Turn("tool", _result(block, where), call_id=block.tool_use_id, name=name)
     return _Turn(role, [_text(block, role, where)])
 
 
@@ -135,12 +135,15 @@ def _assistant(content: Sequence[Block], where: str) -> _Turn:
     return turn
 
 
-def _result(block: ToolResultBlock, where: str) -> str:
+def _result(block: ToolResultBlock, where: str) -> list[str]:
     content = block.content
-    if not isinstance(content, str):
+    if isinstance(content, str):
+        texts = [content]
+    else:
         texts = [_text(b, "user", f"{where}.content[{i}]") for i, b in enumerate(content or ())]
-        content = "\n".join(texts)
-    return f"Error: {content}" if block.is_error else content
+    if block.is_error:
+        texts = [f"Error: {''.join(texts[:1])}", *texts[1:]]
+    return texts
 
 
 def _text(block: Block, role: str, where: str) -> str:

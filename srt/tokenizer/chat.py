@@ -159,7 +159,7 @@ class ChatTemplate:
 
 def _read(message: Message, index: int) -> Message:
     """With text as content and objects as arguments of calls. Raises BadRequest."""
-    where = f"messages.{index}"
+    where = f"messages[{index}]"
     if not isinstance(message.get("role"), str):
         raise BadRequest(f"{where}.role must be a string", param=f"{where}.role")
     text = content_text(message.get("content"), f"{where}.content")
@@ -225,8 +225,8 @@ def content_text(content: object, where: str, joint: str = "\n") -> str:
         text = part.get("text") if isinstance(part, Mapping) else None
         if kind != "text" or not isinstance(text, str):
             raise BadRequest(
-                f"{where}.{index}: this model takes parts of type text only, found type {kind}",
-                param=f"{where}.{index}",
+                f"{where}[{index}]: this model takes parts of type text only, found type {kind}",
+                param=f"{where}[{index}]",
             )
         texts.append(text)
     return joint.join(texts)
@@ -237,7 +237,7 @@ def tool_calls(calls: object, where: str) -> list[dict[str, object]]:
     BadRequest."""
     if not isinstance(calls, list) or not all(isinstance(call, Mapping) for call in calls):
         raise BadRequest(f"{where} must be a list of objects", param=where)
-    return [_tool_call(call, f"{where}.{index}") for index, call in enumerate(calls)]
+    return [_tool_call(call, f"{where}[{index}]") for index, call in enumerate(calls)]
 
 
 def _tool_call(call: Mapping[str, object], where: str) -> dict[str, object]:

@@ -207,9 +207,9 @@ def _turns(messages: Sequence[Message]) -> list[Turn]:
                 order = _call_ids(message)
         else:
             raise BadRequest(
-                f"messages.{index}.role must be system, developer, user, assistant or tool, "
+                f"messages[{index}].role must be system, developer, user, assistant or tool, "
                 f"found {role!r}",
-                param=f"messages.{index}.role",
+                param=f"messages[{index}].role",
             )
     close()
     return turns

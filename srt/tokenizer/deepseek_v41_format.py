@@ -51,7 +51,7 @@ class DeepseekV41Format:
 
 
 def _read(message: Mapping[str, object], index: int) -> dict[str, object]:
-    where = f"messages.{index}"
+    where = f"messages[{index}]"
     read = {
         **message,
         "content": content_text(message.get("content"), f"{where}.content", PART_JOINT),

@@ -76,8 +76,13 @@ def test_results_stay_apart_and_say_when_they_are_errors():
     second = {**RESULT, "tool_use_id": "t2", "content": [text("a"), text("b")], "is_error": True}
     empty = {"type": "tool_result", "tool_use_id": "t3"}
     found = read([user(RESULT, second, empty)])
-    assert [m["content"] for m in found] == ["blue", "Error: a\nb", ""]
+    assert [m["content"] for m in found] == ["blue", parts("Error: a", "b"), ""]
     assert [m["tool_call_id"] for m in found] == ["t1", "t2", "t3"]
+
+
+def test_an_error_without_words_is_an_error_still():
+    (found,) = read([user({**RESULT, "content": [], "is_error": True})])
+    assert found["content"] == "Error: "
 
 
 def test_neighbours_of_one_role_are_one_message():

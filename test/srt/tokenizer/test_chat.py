@@ -59,25 +59,25 @@ def test_developer_is_system_unless_the_template_knows_it():
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        ({"content": "x"}, r"messages\.0\.role must be a string"),
-        ({"role": "user", "content": 3}, r"messages\.0\.content must be"),
+        ({"content": "x"}, r"messages\[0\]\.role must be a string"),
+        ({"role": "user", "content": 3}, r"messages\[0\]\.content must be"),
         (
             {"role": "user", "content": [{"type": "image_url", "image_url": {}}]},
-            r"messages\.0\.content\.0: .* found type image_url",
+            r"messages\[0\]\.content\[0\]: .* found type image_url",
         ),
-        ({"role": "user", "content": ["x"]}, r"messages\.0\.content\.0"),
-        ({"role": "user", "content": [{"type": "text"}]}, r"messages\.0\.content\.0"),
-        ({"role": "assistant", "tool_calls": [{"function": "f"}]}, r"tool_calls\.0\.function"),
+        ({"role": "user", "content": ["x"]}, r"messages\[0\]\.content\[0\]"),
+        ({"role": "user", "content": [{"type": "text"}]}, r"messages\[0\]\.content\[0\]"),
+        ({"role": "assistant", "tool_calls": [{"function": "f"}]}, r"tool_calls\[0\]\.function"),
         (
             {"role": "assistant", "tool_calls": [{"function": {"arguments": "{"}}]},
-            r"tool_calls\.0\.function\.arguments must be JSON",
+            r"tool_calls\[0\]\.function\.arguments must be JSON",
         ),
     ],
 )
 def test_wrong_message_is_named(message: dict[str, object], words: str):
     with pytest.raises(BadRequest, match=words) as caught:
         render(ECHO, [message])
-    assert str(caught.value.param).startswith("messages.0.")
+    assert str(caught.value.param).startswith("messages[0].")
 
 
 def test_empty_messages_are_refused():
