@@ -220,8 +220,10 @@ class ReplayRule:
             return 0
         if shape.grid:  # a cold run replays there too: every hit saves all of its new rows
             return hit if hit >= self.min_saving else 0
-        unclipped = self.cost_rows(shape, self.longest_run(shape))
-        if hit <= unclipped or hit - self.cost_rows(shape, hit) < self.min_saving:
+        replayed = self.longest_run(shape)
+        if shape.slope:  # lower layers run more than others: what counts is the mean
+            replayed = self.cost_rows(shape, replayed)
+        if hit <= replayed or hit - self.cost_rows(shape, hit) < self.min_saving:
             return hit if self.takes_short else 0
         return hit
 

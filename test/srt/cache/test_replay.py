@@ -108,6 +108,13 @@ def test_hit_must_exceed_its_cost_by_the_least_saving(gemma):
     assert strict.adopt(STAIRS, 688) == 688
 
 
+def test_uniform_replay_takes_no_hit_that_it_runs_again_whole(gemma):
+    """B2: there is nothing to save in a layer that keeps its rows."""
+    assert gemma.cost_rows(FLAT, 512) < 512
+    assert gemma.adopt(FLAT, 512) == 0
+    assert gemma.adopt(FLAT, 528) == 528
+
+
 def test_off_takes_no_hit_in_a_model_with_windows(gemma):
     assert gemma.adopt(gemma.shape("off", None), 8192) == 0
 
