@@ -64,6 +64,8 @@ class SchedSection:
     preempt_gap: int = 10  # a waiting request of so much more priority takes a running one's place
     conservativeness: float = 1.0
     overlap: bool = True  # plan one step ahead of the last commit
+    speculation: str = "none"  # none | dspark
+    draft_tokens: int = -1  # verified per step; -1: the draft head's block; 0 without speculation
     grammar_backend: str = "llguidance"  # llguidance | none: requests with grammars are refused
     seed: int = -1  # of request seeds; -1: random
     decode_log_interval: int = 40  # steps between status lines

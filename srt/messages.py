@@ -135,7 +135,8 @@ class Stats:
 class RowSpan(NamedTuple):
     """Consecutive rows `[start, end)` of one request in one step. Rows below `computed` are
     replayed: they refill windows and write no global KV. Rows from `computed` on are new and write
-    both. `sample` is 1 when the last row's logits are sampled.
+    both. `sample`: of how many of the last rows the logits are sampled, 0 or 1; more to verify
+    drafts, which are the ids of all of these rows but the first.
     """
 
     slot: int
@@ -236,6 +237,9 @@ class StepResult:
     else as long as `token_ids` with None where not asked. `layer_rows` are the rows that
     entered each layer, bottom first; `run_ms` the wall time of the forward. `scores` answers
     `StepPlan.scored`.
+
+    A worker with a draft head gives at least one id per sampled span, `counts` of them: accepted
+    drafts, then one of the model's own; and `drafts` of what may follow, `draft_counts` per span.
     """
 
     step: int
@@ -245,6 +249,9 @@ class StepResult:
     layer_rows: tuple[int, ...] = ()
     run_ms: float = 0.0
     scores: tuple[PromptScores, ...] = ()
+    counts: array[int] = field(default_factory=ids)  # empty: one each
+    drafts: array[int] = field(default_factory=ids)
+    draft_counts: array[int] = field(default_factory=ids)
 
 
 @dataclass(slots=True)

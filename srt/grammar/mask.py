@@ -18,7 +18,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
@@ -36,13 +36,16 @@ SLICES = [r'[^"\\\x00-\x1F\x7F]{1,30}']
 @dataclass(frozen=True, slots=True)
 class NextRow:
     """`forced` ids come first, then one of `words` (see `messages.TokenMask`) is sampled. `error`:
-    the grammar cannot go on, in the compiler's words.
+    the grammar cannot go on, in the compiler's words. `drafts`: of those that were given, the
+    first that are allowed; `ahead` has the words after each.
     """
 
     words: array[int] = field(default_factory=ids)
     forced: tuple[int, ...] = ()
     is_done: bool = False
     error: str = ""
+    drafts: tuple[int, ...] = ()
+    ahead: tuple[array[int], ...] = ()
 
 
 class Vocabulary:
@@ -91,16 +94,38 @@ class Matcher:
         row in any case."""
         return self._masked(())
 
-    def after(self, token: int) -> NextRow:
-        """The row after one more sampled id."""
+    def after(self, token_ids: Sequence[int], drafts: Sequence[int] = ()) -> NextRow:
+        """The row after more sampled ids. `drafts`: guesses at what follows them."""
         matcher = self._matcher
-        if not matcher.consume_token(token):
+        if not matcher.consume_tokens(list(token_ids)):
             return self._failed()
         forced = matcher.compute_ff_tokens() if self._jumps else []
         del forced[matcher.validate_tokens(forced) :]
         if forced and not matcher.consume_tokens(forced):
             return self._failed()
-        return self._masked(tuple(forced))
+        row = self._masked(tuple(forced))
+        if list(drafts[: len(forced)]) != forced or row.is_done or row.error:
+            return row
+        return self._walked(row, drafts[len(forced) :])
+
+    def _walked(self, row: NextRow, drafts: Sequence[int]) -> NextRow:
+        """`row` with what may follow the first of `drafts`, up to one that is not allowed or with
+        which the answer could not go on."""
+        ahead, words, taken = [], row.words, 0
+        for draft in drafts:
+            if draft in self._ends or not _allows(words, draft):
+                break
+            if not self._matcher.consume_token(draft):
+                break
+            taken += 1
+            after = self._masked(())
+            if after.is_done or after.error:
+                break
+            words = after.words
+            ahead.append(words)
+        if taken and not self._matcher.rollback(taken):
+            return self._failed()
+        return replace(row, drafts=tuple(drafts[: len(ahead)]), ahead=tuple(ahead))
 
     def _masked(self, forced: tuple[int, ...]) -> NextRow:
         bits = bytearray(self._matcher.compute_bitmask())
@@ -123,6 +148,10 @@ class Matcher:
         if error.startswith("NoExtension"):
             error = "no token of the vocabulary continues the answer"
         return NextRow(error=error)
+
+
+def _allows(words: array[int], token: int) -> bool:
+    return token // 32 < len(words) and bool(words[token // 32] >> token % 32 & 1)
 
 
 def _clear(bits: bytearray, token_ids: Sequence[int]) -> None:

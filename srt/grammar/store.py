@@ -5,7 +5,7 @@ Owns the threads' work: compiled grammars, the last `KEPT` of them; and one job 
 request.
 
     Matching.start -> compile (or a kept one) -> first row      `poll` gives each row once,
-    Matching.took(token) ---------------------> next row        `wake` is called when one is there
+    Matching.took(tokens) --------------------> next row        `wake` is called when one is there
 
 The executor is given: threads in the server, and in tests whatever makes an order repeatable.
 """
@@ -13,7 +13,7 @@ The executor is given: threads in the server, and in tests whatever makes an ord
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 
 from ..errors import BadRequest
@@ -87,10 +87,10 @@ class Matching:
         self._job = None
         return job.result()
 
-    def took(self, token: int) -> None:
-        """A sampled id, which a row of `poll` allowed."""
+    def took(self, token_ids: Sequence[int], drafts: Sequence[int] = ()) -> None:
+        """Sampled ids, which rows of `poll` allowed, and guesses at what follows them."""
         assert self._matcher is not None
-        self._submit(self._matcher.after, token)
+        self._submit(self._matcher.after, token_ids, drafts)
 
     def _begin(self, built: Future[Built]) -> None:
         """In the thread that compiled, or in the caller's."""

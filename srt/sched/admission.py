@@ -147,7 +147,7 @@ class Admitter:
             hit.length,
             builder.budget,
             self._cache.facts.page_size,
-            may_cut_replay=request.shape.mode != "bounded" or not builder.record.spans,
+            may_cut_replay=request.shape.mode != "bounded" or not builder.has_prompt_rows,
         )
 
     def _wants(self, request: Request, running: RunningSet) -> _Wish:

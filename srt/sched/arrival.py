@@ -75,5 +75,6 @@ class Arrivals:
             session=message.session,
             parent=parent,
             matching=matching,
+            drafts_most=max(0, self._settings.draft_tokens),
             state=RequestState.WAITING if matching is None else RequestState.HELD,
         )

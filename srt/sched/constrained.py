@@ -5,9 +5,10 @@
           known tokens grow by the id and by what the grammar forces <----------'
 
 So such a request is never planned ahead of a commit, while others are; its rows are planned like a
-prompt's. Forced ids ("jump-forward") get no sampling of their own: they are run as one span, and
-reach the client with the next sampled id. A request with logprobs has none forced, since a forced
-id has no logprob to tell.
+prompt's. Drafts are walked through the grammar before they are run: those that it does not allow
+are cut, and each that is left has the mask of what may follow it. Forced ids ("jump-forward") get
+no sampling of their own: they are run as one span, and reach the client with the next sampled id. A
+request with logprobs has none forced, since a forced id has no logprob to tell.
 
 Invariants: a row that is asked for is collected once, whatever the request's state by then; its
 mask stays with the request over a preemption (rule T43); an aborted request asks no more (T34).
@@ -15,7 +16,7 @@ mask stays with the request over a preemption (rule T43); an aborted request ask
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..errors import NotSupported
 from ..grammar.mask import NextRow
@@ -56,10 +57,11 @@ class Constrained:
         """It waits for the row that its start asked for."""
         self._asked.append(request)
 
-    def took(self, request: Request, token: int) -> None:
-        """A sampled id that does not end the request."""
+    def took(self, request: Request, token_ids: Sequence[int], drafts: Sequence[int]) -> None:
+        """Sampled ids that do not end the request, and what may follow them."""
         assert request.matching is not None
-        request.matching.took(token)
+        request.told = request.len
+        request.matching.took(token_ids, drafts)
         self._asked.append(request)
 
     def collect(self) -> Iterator[tuple[Request, Finish | None]]:
@@ -81,13 +83,13 @@ def is_asking(request: Request) -> bool:
     return request.matching is not None and request.mask is None
 
 
-def use_mask(request: Request) -> TokenMask:
-    """For the span that is planned now: it ends with the last token known."""
+def use_masks(request: Request, num_drafts: int) -> list[TokenMask]:
+    """For the span that is planned now: its last rows are that of the last token known, and those
+    of `num_drafts` drafts."""
     assert request.mask is not None
-    mask = TokenMask(request.slot, request.mask, request.tokens[request.told :])
+    first = TokenMask(request.slot, request.mask, request.tokens[request.told :])
     request.mask = None
-    request.told = request.len + 1
-    return mask
+    return [first, *(TokenMask(request.slot, words) for words in request.ahead[:num_drafts])]
 
 
 def _apply(request: Request, row: NextRow) -> Finish | None:
@@ -106,4 +108,5 @@ def _apply(request: Request, row: NextRow) -> Finish | None:
         end = Finish("stop")
     request.mask = row.words
     request.known = request.len
+    request.drafts, request.ahead = request.fitting(row.drafts), row.ahead
     return end

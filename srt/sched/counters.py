@@ -20,6 +20,9 @@ ZEROES = (
     "recomputed_rows",
     "preemptions",
     "grammar_requests",
+    "spec_verify_spans",
+    "spec_draft_tokens",
+    "spec_accepted_tokens",
     PREFILL,
     CACHED,
     DECODE,
@@ -61,6 +64,13 @@ class Counters:
         self._counts["replay_rows"] += replayed
         self._counts["fresh_rows"] += fresh
         self._counts[PREFILL] += fresh
+
+    def verified(self, num_drafts: int, num_tokens: int) -> None:
+        """A span with `num_drafts` became `num_tokens`: accepted drafts, and one more."""
+        if num_drafts:
+            self._counts["spec_verify_spans"] += 1
+            self._counts["spec_draft_tokens"] += num_drafts
+            self._counts["spec_accepted_tokens"] += num_tokens - 1
 
     def sampled(self, count: int) -> None:
         """Tokens that one step gave to clients."""

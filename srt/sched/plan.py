@@ -1,8 +1,8 @@
 """One step under construction: spans, their token ids, the row budget, and what the answer means.
 
-Rows of a step are decode rows first (one per request, always all of them; those with a grammar
-last), then longer spans as far as the budget goes. The budget counts every row, replayed ones too
-(rule B14):
+Rows of a step are decode rows first (one per request, always all of them; paced ones last, with
+as many drafts as leave a page of rows), then longer spans as far as the budget goes. The budget
+counts every row, replayed ones too (rule B14):
 
     |d|d|d|d|---- span of a parked request ----|-- span of an admitted request --|
     |<---------------------------- at most chunk_tokens rows ------------------->|
@@ -27,18 +27,23 @@ from ..messages import (
 )
 from ..scores import ScoredRows
 from ..token_masks import TokenMask
-from .constrained import use_mask
+from .constrained import use_masks
 from .request import Request
 
 
 class PlannedSpan(NamedTuple):
-    """Rows `[start, end)`; those below `hit` are replayed."""
+    """Rows `[start, end)`; those below `hit` are replayed. `sample`: rows that are sampled; more
+    than one are the last of these and of the drafts that follow them."""
 
     request: Request
     start: int
     hit: int
     end: int
-    sample: bool
+    sample: int
+
+    @property
+    def num_drafts(self) -> int:
+        return max(0, self.sample - 1)
 
 
 class PlannedScores(NamedTuple):
@@ -115,6 +120,10 @@ class StepBuilder:
         return len(self._tokens)
 
     @property
+    def has_prompt_rows(self) -> bool:
+        return any(span.start < span.request.prompt_len for span in self.record.spans)
+
+    @property
     def budget(self) -> int:
         """Rows that still fit."""
         return self._chunk_tokens - len(self._tokens)
@@ -137,19 +146,23 @@ class StepBuilder:
                 request.known = after + 1
         self.record.singles = requests
 
-    def add_span(self, request: Request, end: int) -> None:
-        """Rows `[next, end)`; the last is sampled when it is that of the last known token."""
-        start = request.next
-        sample = end == request.known
+    def add_span(self, request: Request, end: int, num_drafts: int = 0) -> None:
+        """Rows `[next, end)`; the last is sampled when it is that of the last known token, and so
+        are the rows of the first `num_drafts` of its drafts, which come with it."""
+        start, is_last = request.next, end == request.known
+        drafts = request.drafts[:num_drafts] if is_last else ()
+        sample, written = int(is_last) + len(drafts), end + len(drafts)
         self._score(request, end)
-        self._data.extend((request.slot, start, max(start, request.hit), end, int(sample)))
+        self._data.extend((request.slot, start, max(start, request.hit), written, sample))
         self._tokens.extend(request.tokens[start:end])
+        self._tokens.extend(drafts)
         self.record.spans.append(PlannedSpan(request, start, request.hit, end, sample))
         request.next = end
+        request.written = max(request.written, written)
         request.last_step = self.record.step
         if sample and request.matching is not None:
-            self._masks.append(use_mask(request))
-        elif sample and end + 1 < request.max_known:
+            self._masks.extend(use_masks(request, len(drafts)))
+        elif sample and not request.is_paced and end + 1 < request.max_known:
             request.known = end + 1
 
     def _score(self, request: Request, end: int) -> None:

@@ -8,13 +8,14 @@
 `computed <= next <= known`, except during a replay that is cut, where `next` is still below the hit
 and `computed` is the hit; a canonical request comes to such a place at each grid point too. `known`
 counts tokens to run: those that exist, and those that will when the planned rows are answered, save
-the last one allowed, after which nothing is sampled. With a grammar it counts tokens that exist
-only. Only the scheduler changes a request.
+the last one allowed, after which nothing is sampled. Of a paced request, whose next row waits for
+its last answer, it counts tokens that exist only. Only the scheduler changes a request.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -85,8 +86,12 @@ class Request:
     spared_until: int = 0  # not a victim while `len` is below (rule T46)
     matching: Matching | None = None  # its place in its grammar; see `constrained.py`
     mask: array[int] | None = None  # of the next row to be sampled; None while it is made
-    told: int = 0  # tokens that the sampler will know, by the steps planned
+    ahead: tuple[array[int], ...] = ()  # masks of the rows after, one for each of `drafts`
+    told: int = 0  # tokens that the sampler knows
     unsent: tuple[int, ...] = ()  # forced tokens that the client has not got yet
+    drafts_most: int = 0  # drafts that a step may verify; 0 without speculation
+    drafts: tuple[int, ...] = ()  # guesses at what follows the last token
+    written: int = 0  # rows of its rings, drafts that were rejected included, end below it
     overtaken: int = 0  # admissions of later arrivals while it was the oldest waiting
 
     @property
@@ -96,6 +101,12 @@ class Request:
     @property
     def num_output(self) -> int:
         return len(self.tokens) - self.prompt_len
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether its next row is known only when the last answer is: what a grammar allows, or
+        what is drafted, depends on it."""
+        return self.matching is not None or self.drafts_most > 0
 
     @property
     def hit_limit(self) -> int:
@@ -116,6 +127,15 @@ class Request:
             raise InvariantBroken(f"request {self.rid}: {self.state} -> {state}")
         self.state = state
 
+    def fitting(self, drafts: Sequence[int]) -> tuple[int, ...]:
+        """The first of `drafts` that are worth a row: up to a stop id, and so that no token comes
+        after the last one allowed."""
+        count = min(len(drafts), self.drafts_most, max(0, self.max_known - 1 - self.len))
+        for index, token in enumerate(drafts[:count]):
+            if token in self.stop_ids:
+                return tuple(drafts[:index])
+        return tuple(drafts[:count])
+
     def take_unsent(self) -> tuple[int, ...]:
         unsent, self.unsent = self.unsent, ()
         return unsent
@@ -135,7 +155,7 @@ class Request:
             ns=self.namespace,
             ids=self.tokens[: self.computed].tobytes(),
             start=max(self.hit, self.trimmed - 1),
-            written=max(self.next, self.computed),
+            written=max(self.next, self.computed, self.written),
             approx=max(self.lease.approx, int(self.shape.trims)),
             session=self.session,
         )

@@ -20,7 +20,7 @@ class Rows(NamedTuple):
     """Running requests by what is left to run. `short` lacks a page; the rest was not looked at."""
 
     singles: Sequence[Request]  # one row, of a sampled token: all that decode without a grammar
-    masked: Sequence[Request]  # decode with a grammar; those with forced tokens come last
+    paced: Sequence[Request]  # decode with a grammar or drafts; those with forced tokens come last
     parked: Sequence[Request]  # rows of a prompt, or more than one
     short: Request | None
 
@@ -49,22 +49,24 @@ class RunningSet:
     def rows(self) -> Rows:
         """Gives each request that decodes the page for its row."""
         singles: list[Request] = []
-        masked: list[Request] = []
+        paced: list[Request] = []
         parked: list[Request] = []
         for request in self.requests:
             left = request.known - request.next
-            if left and request.matching is not None and request.next >= request.prompt_len:
+            if left and request.is_paced and request.next >= request.prompt_len:
                 if request.known > request.capacity and not self._grow(request, request.known):
-                    return Rows(singles, masked, parked, request)
-                masked.append(request)
+                    return Rows(singles, paced, parked, request)
+                paced.append(request)
             elif left == 1 and request.next >= request.prompt_len:
                 if request.next >= request.capacity and not self._grow(request, request.next + 1):
-                    return Rows(singles, masked, parked, request)
+                    return Rows(singles, paced, parked, request)
                 singles.append(request)
             elif left:
                 parked.append(request)
-        masked.sort(key=lambda request: request.known - request.next)
-        return Rows(singles, masked, parked, None)
+        paced.sort(key=lambda request: request.known - request.next)
+        for request in paced:
+            self._fit_drafts(request)
+        return Rows(singles, paced, parked, None)
 
     def publish(self, request: Request, in_flight: int | None, *, is_final: bool = False) -> None:
         """Give the full pages of answered rows to the tree and follow it where it has its own.
@@ -95,13 +97,22 @@ class RunningSet:
         window = request.window() if self._cache.keeps_windows(request.shape) else None
         self._cache.release(request.lease, in_flight, window)
         self.requests.remove(request)
-        request.lease, request.slot, request.capacity = None, 0, 0
+        request.lease, request.slot, request.capacity, request.written = None, 0, 0, 0
+        request.drafts, request.ahead = (), ()
 
     def take_updates(self) -> list[PageUpdate]:
         """Page-table changes for the next plan, of requests that still hold the same lease."""
         updates = [update for request, lease, update in self._updates if request.lease is lease]
         self._updates.clear()
         return updates
+
+    def _fit_drafts(self, request: Request) -> None:
+        """Drafts take a page only where each running request could still have another."""
+        end = request.known + len(request.drafts)
+        if end <= request.capacity:
+            return
+        if self._cache.available_pages <= len(self.requests) or not self._grow(request, end):
+            request.drafts = request.drafts[: max(0, request.capacity - request.known)]
 
     def _grow(self, request: Request, tokens: int) -> bool:
         lease = request.lease

@@ -36,14 +36,15 @@ from ..messages import (
     Usage,
 )
 from .admission import Admitter
+from .answer import Answers
 from .arrival import Arrivals
 from .constrained import Constrained, is_asking
 from .counters import Counters
 from .deadlines import Deadlines
 from .estimate import NewTokenEstimate
-from .finish import after_token, by_intent, not_finite, out_of_pages, queue_full
+from .finish import by_intent, out_of_pages, queue_full
 from .limits import check_settings
-from .plan import PlannedSpan, StepBuilder, StepRecord
+from .plan import StepBuilder, StepRecord
 from .preempt import choose_victim, spare
 from .request import Request, RequestState
 from .running import RunningSet
@@ -79,6 +80,7 @@ class Scheduler:
         self._estimate = NewTokenEstimate(sched.conservativeness)
         order_rng = Random(sched.seed)
         self._admitter = Admitter(manager, self._waiting, self._estimate, self._counters, order_rng)
+        self._answers = Answers(self._running, self._constrained, self._counters, self._finish)
         self._deadlines = Deadlines()
         self._records: deque[StepRecord] = deque()  # planned, not yet committed
         self._events: list[RequestOutput] = []
@@ -226,18 +228,7 @@ class Scheduler:
         self._committed_at = now
         self._cache.committed(record.step)
         prompts = answered_scores(record, result)
-        outputs: list[RequestOutput] = []
-        answer, add, running = self._answer, outputs.append, RequestState.RUNNING
-        for index, request in enumerate(record.singles):
-            if request.state is running:
-                add(answer(request, request.computed + 1, result, index))
-        index = len(record.singles)
-        for span in record.spans:
-            self._counters.ran(span)
-            if span.request.state is running:
-                outputs.extend(self._ran(span, result, index))
-            index += span.sample
-        self._counters.sampled(sum(len(output.token_ids) for output in outputs))
+        outputs = self._answers.apply(record, result, self._newest_step)
         if self._checks_invariants:
             self._cache.check()
         return TokenOutput(tuple(outputs), prompts)
@@ -310,53 +301,6 @@ class Scheduler:
             request.move(RequestState.WAITING)
             self._waiting.push(request)
         self._counters.preempted()
-
-    def _answer(
-        self, request: Request, computed: int, result: StepResult, index: int
-    ) -> RequestOutput:
-        """A sampled row of a running request is answered: rows below `computed` are."""
-        if index in result.bad:  # its rows are not published (rule T13)
-            return self._finish(request, not_finite())
-        request.computed = computed
-        if request.intent is not None:
-            return self._finish(request, request.intent)
-        tokens = request.tokens
-        if len(tokens) >= request.max_known:  # nothing was to be sampled
-            return self._finish(request, Finish("length"))
-        token = result.token_ids[index]
-        tokens.append(token)
-        logprob = result.logprobs[index] if result.logprobs else None
-        logprobs = () if logprob is None else (logprob,)
-        if token in request.stop_ids or len(tokens) >= request.max_known:
-            end = after_token(request, token)
-            if end is not None:
-                return self._finish(request, end, (token,), logprobs)
-        token_ids: tuple[int, ...] = (token,)
-        if request.matching is not None:
-            self._constrained.took(request, token)
-            token_ids = (*request.take_unsent(), token)
-        usage = Usage(
-            request.prompt_len,
-            len(tokens) - request.prompt_len,
-            request.cached,
-            request.replayed,
-            request.approx,
-        )
-        return RequestOutput(request.rid, token_ids, usage, None, logprobs, request.queue_s)
-
-    def _ran(self, span: PlannedSpan, result: StepResult, index: int) -> tuple[RequestOutput, ...]:
-        """A longer span of a running request is answered; its full pages are published (T37)."""
-        request = span.request
-        if span.sample:
-            output = self._answer(request, span.end, result, index)
-            if output.finish is None:
-                self._running.publish(request, self._newest_step)
-            return (output,)
-        request.computed = max(request.computed, span.end)
-        if request.intent is not None:
-            return (self._finish(request, request.intent),)
-        self._running.publish(request, self._newest_step)
-        return ()
 
     @property
     def _newest_step(self) -> int | None:

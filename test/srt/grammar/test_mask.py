@@ -57,7 +57,7 @@ def walk(matcher: Matcher, rng: Random, limit: int = 400) -> bytes:
         if token == EOS:
             return out
         out += SPELLED[token]
-        row = matcher.after(token)
+        row = matcher.after([token])
     raise AssertionError("no end")
 
 
@@ -90,7 +90,7 @@ def test_forced_ids_spell_the_same_as_sampled_ones():
                 choices = sorted(allowed(row))
                 token = choices[hash((seed, out)) % len(choices)]  # by the text so far only
                 out += SPELLED[token]
-                row = matcher.after(token)
+                row = matcher.after([token])
             texts.append(out + b"".join(SPELLED[i] for i in row.forced))
         assert texts[0] == texts[1]
 
@@ -98,18 +98,18 @@ def test_forced_ids_spell_the_same_as_sampled_ones():
 def test_end_is_allowed_only_where_the_grammar_accepts():
     matcher = begin(regex("ab?"))
     assert allowed(matcher.first()) == {ord("a")}
-    row = matcher.after(ord("a"))
+    row = matcher.after([ord("a")])
     assert allowed(row) == {EOS, ord("b")}
     assert not row.is_done
-    assert matcher.after(ord("b")).is_done
+    assert matcher.after([ord("b")]).is_done
 
 
 def test_end_that_the_request_ignores_is_not_allowed():
     matcher = begin(regex("ab?"), stops=())
     matcher.first()
-    row = matcher.after(ord("a"))
+    row = matcher.after([ord("a")])
     assert allowed(row) == {ord("b")}
-    row = matcher.after(ord("b"))
+    row = matcher.after([ord("b")])
     assert row.is_done
     assert not allowed(row)
 
@@ -138,8 +138,8 @@ def test_vocabulary_without_an_end_still_ends():
     endless = Vocabulary(table(SPELLED, eos=()), SIZE)
     matcher = Prototype(regex("ab?"), endless).start(frozenset(), jumps=True)
     assert allowed(matcher.first()) == {ord("a")}
-    assert allowed(matcher.after(ord("a"))) == {ord("b")}
-    assert matcher.after(ord("b")).is_done
+    assert allowed(matcher.after([ord("a")])) == {ord("b")}
+    assert matcher.after([ord("b")]).is_done
 
 
 def test_grammar_beyond_the_vocabulary_is_an_error_before_any_token():
@@ -150,7 +150,7 @@ def test_grammar_beyond_the_vocabulary_is_an_error_before_any_token():
 def test_id_that_was_not_allowed_is_an_error():
     matcher = begin(regex("ab"))
     matcher.first()
-    row = matcher.after(ord("z"))
+    row = matcher.after([ord("z")])
     assert row.error
     assert "<" not in row.error
 
@@ -167,12 +167,12 @@ def test_free_text_may_come_before_an_answer(grammar: Grammar, close_id: int | N
     assert EOS not in allowed(matcher.first())
     row = NextRow()
     for char in b'so {"</think> ':
-        row = matcher.after(char)
+        row = matcher.after([char])
         assert not row.error
         assert EOS not in allowed(row)
     ending = [close_id] if close_id is not None else list(close.encode())
     for token in ending:
-        row = matcher.after(token)
+        row = matcher.after([token])
     bare = Prototype(grammar, vocabulary).start(frozenset([EOS]), jumps=True)
     assert row.forced or allowed(row) == allowed(bare.first())
 

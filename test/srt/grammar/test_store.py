@@ -25,7 +25,7 @@ def test_row_is_there_when_its_work_is_done_and_is_given_once():
     executor.work()
     assert matching.poll() is not None
     assert matching.poll() is None
-    matching.took(ord("a"))
+    matching.took([ord("a")])
     assert matching.poll() is None
     executor.work()
     row = matching.poll()
@@ -40,7 +40,7 @@ def test_grammar_is_compiled_once_and_each_request_has_its_own_state():
     assert len(executor.held) == 1  # one compilation
     executor.work()
     assert first.poll() == second.poll()
-    first.took(ord("a"))
+    first.took([ord("a")])
     executor.work()
     first.poll()
     third = store.start(regex("ab?"), STOPS, jumps=True)
