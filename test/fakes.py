@@ -18,15 +18,15 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 
+from test.fake_model import ROOT, FakeModel, PlanError, extend, fake_logprob, require
 from treadle.srt.messages import (
     FROM_DEVICE,
     PageUpdate,
     Rewind,
     RowSpan,
-    SamplingParams,
     SlotReset,
     StepPlan,
     StepResult,
@@ -35,80 +35,6 @@ from treadle.srt.messages import (
 )
 from treadle.srt.scores import PromptScores, ScoredRows
 from treadle.srt.token_masks import TokenMask
-
-MASK = (1 << 64) - 1
-ROOT = 0x9E3779B97F4A7C15  # context hash of the empty prefix
-
-
-class PlanError(AssertionError):
-    """A plan broke a rule of the device."""
-
-
-def extend(context: int, token: int) -> int:
-    """Context hash after one more token."""
-    x = ((context ^ (token + 0x632BE5AB)) * 0xBF58476D1CE4E5B9) & MASK
-    return x ^ (x >> 29)
-
-
-def fake_logprob(context: int, token: int) -> float:
-    """Logprob of `token` after the tokens that `context` is the hash of."""
-    return -float(extend(context, token) >> 40)
-
-
-def require(ok: bool, message: str) -> None:
-    if not ok:
-        raise PlanError(message)
-
-
-@dataclass(frozen=True, slots=True)
-class Oracle:
-    """Text of one request run alone. `reason` "nan" means the last row had no finite logits."""
-
-    token_ids: list[int]
-    reason: str  # "stop", "length", "nan"
-
-
-@dataclass(frozen=True, slots=True)
-class FakeModel:
-    """Next token as a pure function. Rates are per sampled token."""
-
-    vocab_size: int = 50
-    stop_rate: float = 0.05
-    nan_rate: float = 0.0
-
-    def is_bad(self, context: int) -> bool:
-        return (context >> 11) % 100_000 < self.nan_rate * 100_000
-
-    def sample(self, context: int, sampling: SamplingParams, index: int) -> int:
-        """`index` counts earlier outputs; stop ids are masked until `min_new_tokens` exist."""
-        require(sampling.seed is not None, "a slot needs a seed")
-        x = extend(extend(context, sampling.seed or 0), index)
-        stops = sampling.stop_token_ids
-        allowed = index >= sampling.min_new_tokens
-        if stops and allowed and (x >> 8) % 100_000 < self.stop_rate * 100_000:
-            return stops[(x >> 40) % len(stops)]
-        token = (x >> 32) % self.vocab_size
-        while token in stops:  # stop ids come at the stop rate only
-            token = (token + 1) % self.vocab_size
-        return token
-
-    def oracle(self, prompt: Sequence[int], sampling: SamplingParams, context_len: int) -> Oracle:
-        context = ROOT
-        for token in prompt:
-            context = extend(context, token)
-        out: list[int] = []
-        while True:
-            if self.is_bad(context):
-                return Oracle(out, "nan")
-            if len(out) == sampling.max_new_tokens:
-                return Oracle(out, "length")
-            token = self.sample(context, sampling, len(out))
-            out.append(token)
-            if token in sampling.stop_token_ids and len(out) > sampling.min_new_tokens:
-                return Oracle(out, "stop")
-            if len(out) == sampling.max_new_tokens or len(prompt) + len(out) >= context_len:
-                return Oracle(out, "length")
-            context = extend(context, token)
 
 
 @dataclass(slots=True, eq=False)
@@ -152,6 +78,7 @@ class FakeWorker:
         ring_rows: int = 0,
         max_rows: int = 1 << 30,
         in_tree: Callable[[], Container[int]] | None = None,
+        draft_tokens: int = 0,
     ) -> None:
         self.model = model
         self.page_size = page_size
@@ -160,6 +87,7 @@ class FakeWorker:
         self.ring_rows = max(1, ring_rows or window)
         self.max_rows = max_rows
         self.in_tree = in_tree
+        self.draft_tokens = draft_tokens
         self.pages: list[list[int]] = [[0] * page_size for _ in range(num_pages)]
         self.slots: dict[int, FakeSlot] = {}
         self.pending: deque[tuple[StepPlan, set[int], set[int]]] = deque()
@@ -229,7 +157,10 @@ class FakeWorker:
         wanted = {scored.span: scored for scored in plan.scored}
         row = 0
         owned = self.in_tree() if self.in_tree is not None else ()
-        masks = {mask.slot: mask for mask in plan.masks}
+        counts, drafts, draft_counts = ids(), ids(), ids()
+        masks: dict[int, list[TokenMask]] = {}
+        for mask in plan.masks:
+            masks.setdefault(mask.slot, []).append(mask)
         for index, span in enumerate(plan.spans()):
             count = span.end - span.start
             slot = self.slots[span.slot]
@@ -238,16 +169,26 @@ class FakeWorker:
             if index in wanted:
                 scores.append(self._score(slot, span, wanted[index]))
             if span.sample:
-                if self.model.is_bad(slot.contexts[-1]):
-                    bad.append(len(sampled))
-                sampled.append(self._sample(slot, masks.pop(span.slot, None)))
+                fed = plan.token_ids[row - span.sample + 1 : row]
+                tokens = self._verify(slot, span, fed, masks.pop(span.slot, []))
+                if self.model.is_bad(slot.contexts[span.end - span.sample]):
+                    bad.append(len(counts))
+                sampled.extend(tokens)
+                counts.append(len(tokens))
                 has_logprobs = slot.reset.top_logprobs is not None
-                logprobs.append(TokenLogprob(-float(sampled[-1])) if has_logprobs else None)
+                logprobs += [TokenLogprob(-float(x)) if has_logprobs else None for x in tokens]
+                guesses = self._draft(slot)
+                drafts.extend(guesses)
+                draft_counts.append(len(guesses))
         require(row == len(plan.token_ids), "token ids and spans differ in rows")
         require(not masks, f"masks of slots {list(masks)} without a sampled span")
         self.rows_run += row
         kept = tuple(logprobs) if any(x is not None for x in logprobs) else ()
-        return StepResult(plan.step, sampled, kept, tuple(bad), (row,), scores=tuple(scores))
+        result = StepResult(plan.step, sampled, kept, tuple(bad), (row,), scores=tuple(scores))
+        if not self.draft_tokens:
+            require(counts == array("i", [1] * len(sampled)), "drafts came without speculation")
+            return result
+        return replace(result, counts=counts, drafts=drafts, draft_counts=draft_counts)
 
     def _reset(self, reset: SlotReset) -> None:
         known = reset.prompt_len + reset.num_output
@@ -348,17 +289,50 @@ class FakeWorker:
         pairs = zip(rows, scored.targets, strict=True)
         return PromptScores(array("d", [fake_logprob(row, target) for row, target in pairs]))
 
-    def _sample(self, slot: FakeSlot, mask: TokenMask | None) -> int:
+    def _verify(
+        self, slot: FakeSlot, span: RowSpan, fed: array[int], masks: list[TokenMask]
+    ) -> list[int]:
+        """The tokens of the sampled rows, up to the first that is not the draft that was fed next;
+        rows after it are forgotten, though pages and ring hold them."""
+        require(len(masks) in (0, span.sample), f"{len(masks)} masks for {span}")
+        tokens: list[int] = []
+        first = span.end - span.sample
+        for index in range(span.sample):
+            context = slot.contexts[first + index]
+            if index and self.model.is_bad(context):
+                break
+            mask = masks[index] if masks else None
+            tokens.append(self._sample(slot, first + index, mask))
+            if index < len(fed) and tokens[-1] != fed[index]:
+                break
+        slot.next_row = first + len(tokens)
+        del slot.contexts[slot.next_row :]
+        return tokens
+
+    def _draft(self, slot: FakeSlot) -> list[int]:
+        """What the model would say next; each guess is wrong one time in four."""
+        guesses: list[int] = []
+        context, index = extend(slot.contexts[-1], slot.last_token or 0), slot.num_output
+        for place in range(self.draft_tokens):
+            token = self.model.sample(context, slot.reset.sampling, index + place)
+            if (context >> 5) % 4 == 0:
+                token = (token + 1) % self.model.vocab_size
+            guesses.append(token)
+            context = extend(context, token)
+        return guesses
+
+    def _sample(self, slot: FakeSlot, row: int, mask: TokenMask | None) -> int:
         if mask is not None:
             slot.num_output += len(mask.forced)
         known = slot.reset.prompt_len + slot.num_output
-        require(slot.next_row == known, f"sampled at row {slot.next_row} of {known} known")
-        token = self.model.sample(slot.contexts[-1], slot.reset.sampling, slot.num_output)
+        require(row + 1 == known, f"sampled at row {row + 1} of {known} known")
+        context = slot.contexts[row]
+        token = self.model.sample(context, slot.reset.sampling, slot.num_output)
         if mask is not None:
             allowed = [i for i in range(self.model.vocab_size) if allows(mask, i)]
             require(bool(allowed), "a mask without an id")
             if token not in allowed:
-                token = allowed[(slot.contexts[-1] >> 20) % len(allowed)]
+                token = allowed[(context >> 20) % len(allowed)]
         slot.last_token = token
         slot.num_output += 1
         return token

@@ -113,6 +113,7 @@ class Answers:
             return self._finish(request, Finish("length"), (), ())
         count, end = append(request, sampled.token_ids)
         request.computed = computed + count - 1
+        request.next = max(request.next, request.computed)
         token_ids, logprobs = tuple(sampled.token_ids[:count]), sampled.logprobs[:count]
         if end is not None:
             return self._finish(request, end, token_ids, logprobs)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from test.fakes import FakeModel, FakeWorker
+from test.fake_model import FakeModel
+from test.fakes import FakeWorker
 from treadle.srt.cache.manager import CacheFacts, CacheManager
 from treadle.srt.cache.replay import ReplayRule, ReplayShape
 from treadle.srt.config import CacheSection, SchedSection

@@ -10,7 +10,8 @@ from random import Random
 
 import pytest
 
-from test.fakes import ROOT, FakeModel, FakeWorker, extend, fake_logprob
+from test.fake_model import ROOT, FakeModel, extend, fake_logprob
+from test.fakes import FakeWorker
 from treadle.srt.cache.grid import is_grid_point, next_point
 from treadle.srt.cache.manager import CacheFacts, CacheManager
 from treadle.srt.cache.replay import ReplayRule, ReplayShape
@@ -54,6 +55,7 @@ class Setup:
     context_len: int = 256
     model: FakeModel = field(default_factory=FakeModel)
     grammars: GrammarStore | None = None
+    draft_tokens: int = 0
 
 
 def make_cache(setup: Setup) -> CacheManager:
@@ -62,7 +64,7 @@ def make_cache(setup: Setup) -> CacheManager:
     shape = ReplayShape(setup.mode, setup.slope, 1)
     rule = ReplayRule(kinds, window, shape, setup.page_size, setup.grid)
     slots = setup.max_running + setup.warm + 1
-    ring = window + 2 * setup.page_size * bool(setup.warm)
+    ring = window + 2 * setup.page_size * bool(setup.warm) + setup.draft_tokens
     sizes = setup.num_pages, slots, setup.page_size
     return CacheManager(CacheFacts(*sizes, setup.prefix_cache, "lru", setup.warm, ring), rule)
 
@@ -84,6 +86,7 @@ class Loop:
             priorities=setup.priorities,
             preempt_gap=setup.preempt_gap,
             seed=5,
+            draft_tokens=setup.draft_tokens,
         )
         section = CacheSection(check_invariants=True)
         self.scheduler = Scheduler(sched, section, self.cache, setup.context_len, setup.grammars)
@@ -96,6 +99,7 @@ class Loop:
             ring_rows=facts.ring_rows,
             max_rows=setup.chunk_tokens,
             in_tree=self.tree_pages,
+            draft_tokens=setup.draft_tokens,
         )
         self.now = 0.0
         self.done: dict[str, RequestOutput] = {}

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from test.fakes import FakeModel
+from test.fake_model import FakeModel
 from test.grammars import EOS, HeldExecutor, InlineExecutor, make_store, pieces
 from test.srt.sched.conftest import Loop, MakeLoop
 from treadle.srt.grammar.compile import from_json_schema

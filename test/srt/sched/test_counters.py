@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from test.fakes import FakeModel
+from test.fake_model import FakeModel
 from treadle.srt.messages import AbortRequest, RequestId
 
 from .conftest import MakeLoop

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from test.fakes import FakeModel, FakeWorker, PlanError
+from test.fake_model import FakeModel, PlanError
+from test.fakes import FakeWorker
 from treadle.srt.messages import FROM_DEVICE, PageUpdate, SamplingParams, SlotReset, StepPlan
 
 MODEL = FakeModel(stop_rate=0.0)

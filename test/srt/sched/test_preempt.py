@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from test.fakes import FakeModel
+from test.fake_model import FakeModel
 from treadle.srt.messages import FROM_DEVICE, RequestId
 from treadle.srt.sched.preempt import (
     PROGRESS_TOKENS,

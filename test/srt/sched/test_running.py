@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from test.fakes import FakeModel
+from test.fake_model import FakeModel
 
 from .conftest import MakeLoop
 

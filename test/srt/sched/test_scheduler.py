@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from test.fakes import FakeModel
+from test.fake_model import FakeModel
 from treadle.srt.errors import InvariantBroken
 from treadle.srt.messages import FROM_DEVICE, AbortRequest, RequestId, StepResult, ids
 

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from test.fakes import FakeModel
+from test.fake_model import FakeModel
 from treadle.srt.cache.node import Namespace
 from treadle.srt.messages import AbortRequest, GenerateRequest, RequestId, RequestOutput
 from treadle.srt.sched import estimate
@@ -21,6 +21,7 @@ from .conftest import STOP, Loop, Setup, prompt_logprobs
 
 ARRIVALS = 250
 CASES = 40
+DRAFTING = 20  # further cases, with a worker that drafts
 POLICIES = ("fcfs", "lpm", "random", "dfs-weight", "lof")
 
 
@@ -57,6 +58,7 @@ def random_setup(case: int) -> Setup:
         preempt_gap=case % 7,
         context_len=80,
         model=FakeModel(stop_rate=0.02, nan_rate=0.001),
+        draft_tokens=0 if case < CASES else 1 + case % 5,
     )
 
 
@@ -213,7 +215,7 @@ def check_scores(loop: Loop, rid: str, sent: GenerateRequest) -> None:
     assert got == (expected if loop.text[rid] else expected[: len(got)])
 
 
-@pytest.mark.parametrize("case", range(CASES))
+@pytest.mark.parametrize("case", range(CASES + DRAFTING))
 def test_random_load_keeps_every_promise(case: int, check_idle, monkeypatch):
     if _is_tight(case):  # forget a preemption at once, so that there are many
         monkeypatch.setattr(estimate, "DECAY", 0.1)

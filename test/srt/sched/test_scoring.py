@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from test.fakes import FakeModel
+from test.fake_model import FakeModel
 from treadle.srt.sched import estimate
 
 from .conftest import Loop, MakeLoop, prompt_logprobs

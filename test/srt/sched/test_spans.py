@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from test.fakes import FakeModel
+from test.fake_model import FakeModel
 from test.grammars import EOS, InlineExecutor, make_store
 from test.srt.sched.conftest import MakeLoop
 from treadle.srt.token_masks import Grammar, GrammarKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from types import SimpleNamespace
 
-from test.fakes import FakeModel
+from test.fake_model import FakeModel
 from treadle.srt.sched.policy import QueueView
 from treadle.srt.sched.request import Request
 from treadle.srt.sched.waiting import PATIENCE, WaitingQueue

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from test.fakes import FakeModel
+from test.fake_model import FakeModel
 from treadle.srt.messages import AbortRequest, RequestId, SamplingParams
 
 from .conftest import STOP, Loop, MakeLoop
