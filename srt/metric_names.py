@@ -66,6 +66,7 @@ def derived_gauges(
     hit_rate = counters.get("prefix_hit_tokens", 0.0) / queries if queries else 0.0
     numbers = {
         "cache_hit_rate": hit_rate,
+        **_speculation(counters),
         "num_paused_reqs": 0,  # generation cannot be paused
         "hicache_host_used_tokens": 0,  # there is no host tier
         "hicache_host_total_tokens": 0,
@@ -77,6 +78,22 @@ def derived_gauges(
         **(_windows(gauges, facts) if facts.window else {}),
     }
     return {KNOWN + name: float(value) for name, value in numbers.items()}
+
+
+def accept_length(counters: Mapping[str, float]) -> float:
+    """Tokens that a verified span became, on average: accepted drafts, and one. Without any, 1."""
+    spans = counters.get("spec_verify_spans", 0.0)
+    return 1.0 + (counters.get("spec_accepted_tokens", 0.0) / spans if spans else 0.0)
+
+
+def _speculation(counters: Mapping[str, float]) -> dict[str, float]:
+    """The rate is the share of drafts that were accepted."""
+    drafts = counters.get("spec_draft_tokens", 0.0)
+    accepted = counters.get("spec_accepted_tokens", 0.0)
+    return {
+        "spec_accept_length": accept_length(counters),
+        "spec_accept_rate": accepted / drafts if drafts else 0.0,
+    }
 
 
 def _pages(gauges: Mapping[str, float], facts: EngineFacts) -> dict[str, float]:

@@ -49,9 +49,9 @@ def resolve(config: ServerConfig, model: ModelConfig, host: HostFacts) -> Server
     parallel = _parallel(config.parallel, host)
     cache = _cache(config.cache, model, host)
     sched = _sched(config.sched, cache, model, host)
-    cache = replace(cache, warm_windows=_warm(cache, sched.max_running, model))
+    cache = replace(cache, warm_windows=_warm(cache, sched, model))
     section = _model(config.model, model)
-    layout = KVLayout.from_config(model, cache, 0, 1)
+    layout = KVLayout.from_config(model, cache, sched.draft_tokens, 1)
     plan_capacity(
         layout,
         cache.memory_bytes,
@@ -139,14 +139,17 @@ def _trim_rule(section: CacheSection, model: ModelConfig) -> str:
 def _sched(
     section: SchedSection, cache: CacheSection, model: ModelConfig, host: HostFacts
 ) -> SchedSection:
-    running = _auto_running(cache, model) if section.max_running < 0 else section.max_running
+    draft_tokens = _draft_tokens(section, model)
+    running = section.max_running
+    if running < 0:
+        running = _auto_running(cache, model, draft_tokens)
     rule = ReplayRule.from_config(model, cache)
     chunk = section.chunk_tokens
     if chunk < 0:
         is_bounded = rule.default.mode == "bounded"
         replay = rule.longest_run(rule.default) if is_bounded else 0
         # Decode rows come first: with one for each other slot, a replay must still fit (B15).
-        need = replay + cache.page_size + running - 1
+        need = replay + cache.page_size + (running - 1) * (1 + draft_tokens)
         chunk = align_up(max(CPU_CHUNK_TOKENS, need), cache.page_size)
     else:
         _check_chunk(chunk, running, cache, rule)
@@ -154,6 +157,9 @@ def _sched(
         section,
         max_running=running,
         chunk_tokens=chunk,
+        draft_tokens=draft_tokens,
+        # All requests wait for their last answer: planned ahead, they would share no step.
+        overlap=section.overlap and not draft_tokens,
         seed=host.seed if section.seed < 0 else section.seed,
     )
 
@@ -169,24 +175,49 @@ def _check_chunk(chunk: int, running: int, cache: CacheSection, rule: ReplayRule
         rule.check_chunk(chunk, cache.page_size)
 
 
-def _auto_running(cache: CacheSection, model: ModelConfig) -> int:
+def _draft_tokens(section: SchedSection, model: ModelConfig) -> int:
+    asked = section.draft_tokens
+    if section.speculation == "none":
+        if asked > 0:
+            raise ConfigError(
+                f"--speculative-num-draft-tokens {asked}: needs --speculative-algorithm"
+            )
+        return 0
+    draft = model.latent.draft if model.latent else None
+    if draft is None or not draft.num_blocks:
+        raise ConfigError(
+            f"--speculative-algorithm {section.speculation}: {model.architecture} has no draft "
+            "head in this checkpoint"
+        )
+    if asked < 0:
+        return draft.block_size
+    if not 1 <= asked <= draft.block_size:
+        raise ConfigError(
+            f"--speculative-num-draft-tokens {asked}: must be from 1 to {draft.block_size}, the "
+            "block of the draft head"
+        )
+    return asked
+
+
+def _auto_running(cache: CacheSection, model: ModelConfig, draft_tokens: int) -> int:
     """As many slots as the default, but windows take at most half of the memory, warm ones too. One
     of these is enough for the slots of requests that do not run to keep theirs."""
-    slot_bytes = KVLayout.from_config(model, cache, 0, 1).slot_bytes
+    slot_bytes = KVLayout.from_config(model, cache, draft_tokens, 1).slot_bytes
     if slot_bytes == 0:
         return CPU_MAX_RUNNING
     warm = 1 if cache.warm_windows < 0 else cache.warm_windows
     return max(1, min(CPU_MAX_RUNNING, cache.memory_bytes // 2 // slot_bytes - 1 - warm))
 
 
-def _warm(cache: CacheSection, running: int, model: ModelConfig) -> int:
+def _warm(cache: CacheSection, sched: SchedSection, model: ModelConfig) -> int:
     """By default as many as run, but all windows together take at most half of the memory. None
     without window layers or without hits: there is nothing to keep, or nobody to take it."""
     if not model.window_layers or not cache.prefix_cache:
         return 0
     if cache.warm_windows >= 0:
         return cache.warm_windows
-    slot_bytes = KVLayout.from_config(model, cache, 0, 1).slot_bytes
+    slot_bytes = KVLayout.from_config(model, cache, sched.draft_tokens, 1).slot_bytes
+    running = sched.max_running
     return max(0, min(running, cache.memory_bytes // 2 // slot_bytes - 1 - running))
 
 

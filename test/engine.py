@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from test.loading import HOST
@@ -14,6 +14,7 @@ from treadle.srt.cache.manager import CacheFacts, CacheManager
 from treadle.srt.cache.replay import ReplayRule
 from treadle.srt.checkpoint import load_model_config
 from treadle.srt.config import CacheSection, ModelSection, SchedSection, ServerConfig
+from treadle.srt.grammar.store import GrammarStore
 from treadle.srt.messages import (
     GenerateRequest,
     RequestId,
@@ -56,6 +57,8 @@ class Engine:
         running: int = 4,
         warm: int = 0,
         conservativeness: float = 1.0,
+        drafts: int = 0,
+        grammars: GrammarStore | None = None,
     ) -> None:
         facts = load_model_config(path)
         cap = -1 if pages < 0 else pages * 4
@@ -69,6 +72,7 @@ class Engine:
                 SchedSection(
                     max_running=running, chunk_tokens=chunk, seed=1,
                     conservativeness=conservativeness,
+                    speculation="dspark" if drafts else "none", draft_tokens=drafts or -1,
                 ),
             ),
             facts,
@@ -77,16 +81,21 @@ class Engine:
         self.runner = Runner.load(config, facts, path, lambda done, total, label: None)
         ready = self.runner.capacity(0)
         sizes = ready.num_pages, ready.num_slots, 4, True, "lru"
-        cache_facts = CacheFacts(*sizes, config.cache.warm_windows, ring_rows(facts, config.cache))
+        cache_facts = CacheFacts(*sizes, config.cache.warm_windows)
+        rows = ring_rows(facts, config.cache, config.sched.draft_tokens)
+        cache_facts = replace(cache_facts, ring_rows=rows)
         self.cache = CacheManager(cache_facts, ReplayRule.from_config(facts, config.cache))
-        self.scheduler = Scheduler(config.sched, config.cache, self.cache, config.model.context_len)
+        self.scheduler = Scheduler(
+            config.sched, config.cache, self.cache, config.model.context_len, grammars
+        )
         self.answers: dict[str, Answer] = {}
         self.plans: deque[StepPlan] = deque()
         self.now = 0.0
 
     def add(self, rid: str, prompt: Sequence[int], max_new_tokens: int, **fields: object) -> None:
-        """Greedy, with logprobs. `fields` are those of `GenerateRequest`."""
-        params = SamplingParams(max_new_tokens, temperature=0.0)
+        """Greedy, with logprobs. `fields` are those of `GenerateRequest`, and `sampling`."""
+        params = fields.pop("sampling", SamplingParams(max_new_tokens, temperature=0.0))
+        assert isinstance(params, SamplingParams)
         message = GenerateRequest(
             RequestId(rid),
             array("i", prompt),

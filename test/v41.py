@@ -22,7 +22,7 @@ from treadle.srt.model_config import LayerKind, ModelConfig
 from treadle.srt.models.deepseek_v41 import DeepseekV41
 from treadle.srt.models.deepseek_v41_build import Builder
 from treadle.srt.models.dspark import Dspark
-from treadle.srt.worker.mapping import Trim, build_batch, remember
+from treadle.srt.worker.mapping import Spans, Trim, build_batch, remember
 from treadle.srt.worker.state import SlotTable
 
 TEST = Path(__file__).parent
@@ -86,7 +86,14 @@ class Run:
     def __post_init__(self) -> None:
         config, num_pages = self.parts.config, 2100 // PAGE
         self.pools = LatentPools.allocate(
-            config, self.parts.formats, num_pages, PAGE, 2, self.ring_rows, tail_rows=8
+            config,
+            self.parts.formats,
+            num_pages,
+            PAGE,
+            2,
+            self.ring_rows,
+            tail_rows=8,
+            draft_rings=config.latent.draft.num_blocks,
         )
         self.slots = SlotTable.allocate(
             2, num_pages, len(config.layers), config.latent.lookback, trims=True
@@ -130,7 +137,7 @@ class Run:
         with torch.inference_mode():
             hidden, self.taps = self.parts.model.run(batch, self.pools)
             logits = self.parts.model.head(hidden)
-        remember(plan, batch, self.slots)
+        remember(plan, batch, self.slots, Spans.from_plan(plan).end)
         self.layer_rows = [len(rows.positions) for rows in batch.layers]
         self.next, self.computed = end, max(self.computed, end)
         return logits

@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from ..config import SECRETS
 from ..errors import NotFound, TreadleError
-from ..metric_names import GB, KNOWN, EngineFacts, derived_gauges
+from ..metric_names import GB, KNOWN, EngineFacts, accept_length, derived_gauges
 from .bodies import JsonResponse
 from .later import not_supported
 from .service import WEIGHT_VERSION, Service
@@ -71,8 +71,8 @@ class InfoRoutes:
         )
 
     async def server_info(self, request: Request) -> Response:
-        _, gauges = await self._stats()
-        return JsonResponse({**self._flags(), **self._state(gauges)})
+        counters, gauges = await self._stats()
+        return JsonResponse({**self._flags(), **self._state(counters, gauges)})
 
     async def loads(self, request: Request) -> Response:
         """What routers poll. There is one rank, so `dp_rank` other than 0 has nothing."""
@@ -151,7 +151,9 @@ class InfoRoutes:
             "tokenizer_path": model.tokenizer_path,
         }
 
-    def _state(self, gauges: Mapping[str, float]) -> dict[str, object]:
+    def _state(
+        self, counters: Mapping[str, float], gauges: Mapping[str, float]
+    ) -> dict[str, object]:
         config, capacity = self._service.config, self._service.frontend.capacity
         total = 0 if capacity is None else (capacity.num_pages - 1) * config.cache.page_size
         internal = {
@@ -162,7 +164,7 @@ class InfoRoutes:
                 "token_capacity": total,
             },
             "effective_max_running_requests_per_dp": config.sched.max_running,
-            "avg_spec_accept_length": 1.0,
+            "avg_spec_accept_length": accept_length(counters),
             "startup_time": self._started_at,
             "world_size": config.parallel.tp_size,
         }

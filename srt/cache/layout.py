@@ -47,7 +47,7 @@ class KVLayout:
             raise ConfigError(f"window {model.window} must be positive: {num_window} window layers")
         return cls(
             page_size=cache.page_size,
-            rows=RowSizes.of(model, cache.kv_dtype),
+            rows=RowSizes.of(model, cache.kv_dtype, draft_tokens),
             window=model.window if num_window else 0,
             ring_rows=ring_rows(model, cache, draft_tokens, row_align),
             num_warm=max(0, cache.warm_windows) if num_window else 0,

@@ -17,7 +17,6 @@ from ..latent_config import LatentConfig
 from ..model_config import ModelConfig
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-TAIL_ROWS = 8  # at least 2 and the drafts of a step, a power of two
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +35,14 @@ class RowSizes:
         return self.pair_bytes / 2
 
     @classmethod
-    def of(cls, model: ModelConfig, kv_dtype: str) -> RowSizes:
-        """Raises: ConfigError for a form that the model's caches do not have."""
+    def of(cls, model: ModelConfig, kv_dtype: str, draft_tokens: int = 0) -> RowSizes:
+        """`draft_tokens`: most that a step verifies; without any the draft head has no rings.
+        Raises: ConfigError for a form that the model's caches do not have."""
         known = tuple(LATENT_ROWS) if model.latent else tuple(DTYPE_BYTES)
         if kv_dtype not in known:
             raise ConfigError(f"--kv-cache-dtype {kv_dtype}: must be one of {', '.join(known)}")
         if model.latent is not None:
-            return _latent(model, model.latent, kv_dtype)
+            return _latent(model, model.latent, kv_dtype, draft_tokens)
         row = 2 * model.num_kv_heads * model.head_dim * DTYPE_BYTES[kv_dtype]
         return cls(2 * len(model.global_layers) * row, row, len(model.window_layers))
 
@@ -53,15 +53,20 @@ def latent_row_bytes(kv_dtype: str, head_dim: int, key_dim: int) -> tuple[int, i
     return entry(head_dim), key(key_dim), ring(head_dim)
 
 
-def _latent(model: ModelConfig, latent: LatentConfig, kv_dtype: str) -> RowSizes:
+def tail_rows(draft_tokens: int) -> int:
+    """Positions that a tail holds: a pair, and the drafts of a step; a power of two (S9)."""
+    return 1 << (1 + draft_tokens).bit_length()
+
+
+def _latent(model: ModelConfig, latent: LatentConfig, kv_dtype: str, draft_tokens: int) -> RowSizes:
     entry, key, ring = latent_row_bytes(kv_dtype, model.head_dim, latent.indexer.head_dim)
     ratios = [latent.ratios[layer] for layer in latent.kv_sources]
     pairs = ratios.count(2)
     return RowSizes(
         pair_bytes=sum((entry + key) * 2 // ratio for ratio in ratios),
         ring_row_bytes=ring,
-        num_rings=len(model.layers) + latent.draft.num_blocks,
-        tail_bytes=pairs * TAIL_ROWS * 2 * model.head_dim * DTYPE_BYTES["float32"],
+        num_rings=len(model.layers) + (latent.draft.num_blocks if draft_tokens else 0),
+        tail_bytes=pairs * tail_rows(draft_tokens) * 2 * model.head_dim * DTYPE_BYTES["float32"],
     )
 
 

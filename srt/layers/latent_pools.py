@@ -65,8 +65,10 @@ class LatentPools:
         num_slots: int,
         ring_rows: int,
         tail_rows: int,
+        draft_rings: int,
     ) -> LatentPools:
-        """`tail_rows`: a power of two, at least 2 + draft tokens."""
+        """`tail_rows`: a power of two, at least 2 + draft tokens. `draft_rings`: of the draft head,
+        0 when it is not served."""
         latent = config.latent
         assert latent is not None
         sources, tails = {}, {}
@@ -80,7 +82,7 @@ class LatentPools:
             )
             if ratio == 2:
                 tails[layer] = zeros((num_slots, tail_rows, 2, config.head_dim), torch.float32)
-        rings = (len(config.layers) + latent.draft.num_blocks, num_slots, ring_rows)
+        rings = (len(config.layers) + draft_rings, num_slots, ring_rows)
         windows = zeros((*rings, formats.window.row_bytes), torch.uint8)
         return cls(formats, sources, windows, torch.full(rings, -1), tails)
 

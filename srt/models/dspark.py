@@ -84,15 +84,18 @@ class Dspark:
                 pools.keep_window(attention.shape.layer, slot, position, rows)
                 first += count
 
-    def draft(self, anchors: Sequence[Anchor], pools: LatentPools, pick: Pick) -> Drafts:
-        """Drafts for the places after each anchor; `pick` samples a place for all requests."""
-        hidden = self._run_blocks(anchors, pools)
-        base = self.head(ops.rms_norm(hidden, self.norm, self.eps))
-        base = base.view(len(anchors), self.block_size, -1)
-        hidden = hidden.view(len(anchors), self.block_size, -1)
+    def draft(
+        self, anchors: Sequence[Anchor], pools: LatentPools, pick: Pick, count: int
+    ) -> Drafts:
+        """Drafts for the first `count` places after each anchor, at most a block; `pick` samples a
+        place for all requests."""
+        hidden = self._run_blocks(anchors, pools).view(len(anchors), self.block_size, -1)
+        hidden = hidden[:, :count].contiguous()
+        base = self.head(ops.rms_norm(hidden.flatten(0, 1), self.norm, self.eps))
+        base = base.view(len(anchors), count, -1)
         previous = torch.tensor([x.token for x in anchors])
         ids, sure, logits = [], [], []
-        for place in range(self.block_size):
+        for place in range(count):
             memory = self.markov_embed[previous]
             logit = base[:, place] + ops.linear(memory, self.markov_head, None)
             joined = torch.cat((hidden[:, place], memory), 1)

@@ -18,6 +18,7 @@ from ..layers.batch import ForwardBatch
 from ..layers.linear import Linear
 from ..layers.pools import Pools
 from ..model_config import ModelConfig
+from .drafter import Drafter
 from .mapping import Trim
 
 ProgressFn = Callable[[int, int, str], None]
@@ -33,6 +34,7 @@ class Engine:
     pools: Pools
     weight_bytes: int = 0
     trim: Trim | None = None
+    drafter: Drafter | None = None  # its `forward` is the engine's
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from ..cache.row_sizes import TAIL_ROWS
+from ..cache.row_sizes import tail_rows
 from ..errors import ConfigError
 from ..layers.latent_pools import LatentPools
 from ..layers.row_formats import RowFormats
 from ..loader.packed import PackedWeights
 from ..models.deepseek_v41_build import Builder
+from .drafter import Drafter
 from .engine import Engine, LoadRequest
 from .mapping import Trim
 
@@ -29,7 +30,7 @@ def load_latent(request: LoadRequest) -> Engine:
     builder = Builder(model, latent, weights, is_rounding=cache.kv_dtype != "float32")
     decoder = builder.model(request.path)
     formats = RowFormats.of(cache.kv_dtype, model.head_dim, latent.indexer.head_dim)
-    capacity = request.capacity
+    capacity, draft_tokens = request.capacity, config.sched.draft_tokens
     pools = LatentPools.allocate(
         model,
         formats,
@@ -37,13 +38,17 @@ def load_latent(request: LoadRequest) -> Engine:
         cache.page_size,
         capacity.num_slots,
         request.ring_rows,
-        TAIL_ROWS,
+        tail_rows(draft_tokens),
+        latent.draft.num_blocks if draft_tokens else 0,
     )
+    head = builder.draft(decoder) if draft_tokens else None
+    drafter = None if head is None else Drafter(decoder, head, pools, draft_tokens)
     trim = Trim(latent.cut, model.window, cache.trim_clips, cache.trim_rule == "chunk")
     return Engine(
-        partial(decoder.forward, pools=pools),
+        drafter.forward if drafter else partial(decoder.forward, pools=pools),
         decoder.head,
         pools,
         weights.num_bytes,
         trim if cache.trim_rule in ("prompt", "chunk") else None,
+        drafter,
     )

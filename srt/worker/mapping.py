@@ -10,6 +10,7 @@ K/V from since the slot was reset (B7, B18).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -67,12 +68,22 @@ def build_batch(
     )
 
 
-def remember(plan: StepPlan, batch: ForwardBatch, slots: SlotTable) -> None:
-    """Keep the last ids that were run, for the n-grams of the next rows. Writes `slots.recent`."""
+def kept_ends(plan: StepPlan, counts: Sequence[int]) -> Int64:
+    """Per span, where the rows end that stay: those of its known tokens, and of the drafts that
+    were accepted. `counts`: tokens that each sampled span has become."""
+    spans = Spans.from_plan(plan)
+    ends = spans.end - spans.sample
+    ends[spans.sample > 0] += np.array(counts, dtype=np.int64)
+    return ends
+
+
+def remember(plan: StepPlan, batch: ForwardBatch, slots: SlotTable, ends: Int64) -> None:
+    """Keep the last ids that were run, for the n-grams of the next rows. `ends`: per span, where
+    the rows end that stay; those of rejected drafts do not. Writes `slots.recent`."""
     if batch.ngrams is None:
         return
     spans = Spans.from_plan(plan)
-    last = np.cumsum(spans.end - spans.start) - 1
+    last = np.cumsum(spans.end - spans.start) - 1 - (spans.end - ends)
     slots.recent[spans.slot] = batch.ngrams.numpy()[last, :-1]
 
 
@@ -101,7 +112,7 @@ def _token_ids(plan: StepPlan, spans: Spans, slots: SlotTable) -> Int64:
 
 def _first_wanted(plan: StepPlan, spans: Spans) -> Int64:
     """Per span: the first row whose logits are wanted, as all after it are; `end` for none."""
-    first = np.where(spans.sample == 1, spans.end - 1, spans.end)
+    first = spans.end - spans.sample
     for scored in plan.scored:
         assert scored.first >= spans.computed[scored.span], "a replayed row is never scored (B27)"
         first[scored.span] = scored.first

@@ -8,27 +8,31 @@ from __future__ import annotations
 
 import time
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..cache.layout import KVLayout, plan_capacity
 from ..cache.replay import ReplaySchedule, ScheduleCache
 from ..config import ServerConfig
+from ..layers.batch import ForwardBatch
 from ..lifecycle import Ready
 from ..messages import SPAN_FIELDS, Rewind, SlotReset, StepPlan, StepResult
 from ..model_config import ModelConfig
+from ..models.dspark import Anchor
 from ..scores import PromptScores
 from .dense_engine import load_dense
+from .drafter import Drafter
 from .engine import Engine, LoadRequest, ProgressFn
 from .latent_engine import load_latent
-from .mapping import build_batch, remember
+from .mapping import Spans, build_batch, kept_ends, remember
 from .profiler import Profiler
-from .sampler import sample
+from .sampler import Sampled, sample
 from .scoring import HiddenRows, score
-from .state import SlotTable
+from .state import Int64, SlotTable
 
 RING_ALIGN = 1  # the CPU kernels take rings of any length
 
@@ -59,7 +63,9 @@ class Runner:
 
         Raises `CheckpointError` for files, `ConfigError` for sizes that do not fit.
         """
-        layout = KVLayout.from_config(model_config, config.cache, 0, RING_ALIGN)
+        layout = KVLayout.from_config(
+            model_config, config.cache, config.sched.draft_tokens, RING_ALIGN
+        )
         capacity = plan_capacity(
             layout,
             budget_bytes=config.cache.memory_bytes,
@@ -97,37 +103,79 @@ class Runner:
     def execute(self, plan: StepPlan) -> StepResult:
         """One forward. Writes pools and slot state."""
         began = time.perf_counter()
+        drafts: tuple[array[int], array[int]] | None = None
         with torch.inference_mode():
-            hidden, layer_rows = self._hidden(plan)
+            hidden, batch = self._hidden(plan)
             rows = HiddenRows.of(plan) if plan.scored else None
             scores = () if rows is None else self._scores(plan, hidden, rows)
             for mask in plan.masks:
                 self.slots.constrain(mask)
-            owners = [span.slot for span in plan.spans() if span.sample]
-            states = [self.slots.sampler[slot] for slot in owners]
-            logits = self._sampled_logits(hidden, rows)
-            present = [x for x in states if x is not None]
-            sampled = sample(logits, present, is_processed=self.has_processed_logprobs)
-        self.slots.last_token[owners] = sampled.token_ids
+            sampled = self._sample(plan, self._sampled_logits(hidden, rows))
+            ends = kept_ends(plan, sampled.counts)
+            remember(plan, batch, self.slots, ends)
+            if self.engine.drafter is not None:
+                drafts = self._draft(plan, self.engine.drafter, sampled, ends)
         wants = any(x is not None for x in sampled.logprobs)
-        return StepResult(
+        result = StepResult(
             step=plan.step,
             token_ids=array("i", sampled.token_ids),
             logprobs=tuple(sampled.logprobs) if wants else (),
             bad=tuple(sampled.bad),
-            layer_rows=layer_rows,
+            layer_rows=batch.layer_rows,
             run_ms=(time.perf_counter() - began) * 1e3,
             scores=scores,
         )
+        if drafts is None:
+            return result
+        counts = array("i", sampled.counts)
+        return replace(result, counts=counts, drafts=drafts[0], draft_counts=drafts[1])
+
+    def _sample(self, plan: StepPlan, logits: Tensor) -> Sampled:
+        """Tokens of the plan's sampled spans, with the drafts that were fed to verify."""
+        owners, fed, row = [], [], 0
+        for span in plan.spans():
+            row += span.end - span.start
+            if span.sample:
+                owners.append(span.slot)
+                fed.append(plan.token_ids[row - span.sample + 1 : row])
+        states = [x for x in (self.slots.sampler[slot] for slot in owners) if x is not None]
+        sampled = sample(logits, states, fed, is_processed=self.has_processed_logprobs)
+        ends = np.cumsum(sampled.counts, dtype=np.int64)
+        self.slots.last_token[owners] = [sampled.token_ids[end - 1] for end in ends]
+        return sampled
+
+    def _draft(
+        self, plan: StepPlan, drafter: Drafter, sampled: Sampled, ends: Int64
+    ) -> tuple[array[int], array[int]]:
+        """Drafts of the sampled spans in a row, and how many of each. One that has ended, or whose
+        rows are not finite, has none."""
+        spans = list(plan.spans())
+        drafter.keep({span.slot: int(end) for span, end in zip(spans, ends, strict=True)})
+        owners = [
+            (state, int(end), span.slot)
+            for span, end in zip(spans, ends, strict=True)
+            if span.sample and (state := self.slots.sampler[span.slot]) is not None
+        ]
+        anchors, asking = [], []
+        for index, (state, end, slot) in enumerate(owners):
+            state.drafted = None
+            token = int(self.slots.last_token[slot])
+            if index not in sampled.bad and not state.has_ended(token):
+                anchors.append(Anchor(slot, end, token))
+                asking.append(state)
+        drafter.propose(anchors, asking)
+        made = [state.drafted.ids if state.drafted else () for state, _, _ in owners]
+        return array("i", [x for ids in made for x in ids]), array("i", map(len, made))
 
     def forward(self, plan: StepPlan) -> tuple[Tensor, tuple[int, ...]]:
         """Logits [n, V] of the plan's sampled spans, and the rows that entered each layer."""
-        hidden, layer_rows = self._hidden(plan)
+        hidden, batch = self._hidden(plan)
+        remember(plan, batch, self.slots, Spans.from_plan(plan).end)
         rows = HiddenRows.of(plan) if plan.scored else None
-        return self._sampled_logits(hidden, rows), layer_rows
+        return self._sampled_logits(hidden, rows), batch.layer_rows
 
-    def _hidden(self, plan: StepPlan) -> tuple[Tensor, tuple[int, ...]]:
-        """Rows [n, C] that leave the last layer, and the rows that entered each layer."""
+    def _hidden(self, plan: StepPlan) -> tuple[Tensor, ForwardBatch]:
+        """Rows [n, C] that leave the last layer, and the batch that was run."""
         for reset in plan.resets:
             self._reset(reset)
         for rewind in plan.rewinds:
@@ -135,9 +183,7 @@ class Runner:
         for update in plan.pages:
             self.slots.update_pages(update)
         batch = build_batch(plan, self.slots, self.page_size, self.engine.trim)
-        hidden = self.engine.forward(batch)
-        remember(plan, batch, self.slots)
-        return hidden, batch.layer_rows
+        return self.engine.forward(batch), batch
 
     def _sampled_logits(self, hidden: Tensor, rows: HiddenRows | None) -> Tensor:
         return self.engine.head(hidden if rows is None else hidden[torch.from_numpy(rows.sampled)])

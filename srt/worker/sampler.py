@@ -1,17 +1,19 @@
 """Logits -> tokens and logprobs, on the CPU.
 
 A row's draw depends on its logits, its parameters, its seed and the index of the output token, and
-on nothing else: not on the batch, not on a preemption in between. The order is: bias and penalties,
-a grammar's mask, temperature, top-k and top-p judged on the same distribution without renormalising
-between, min-p relative to the best token, draw. Logprobs are of the raw model distribution, or of
-the processed one: after bias, penalties, mask and temperature (greedy: without), before any filter.
+on nothing else: not on the batch, not on a preemption in between. With drafts it depends on the
+draft of its place too; how often each token comes does not (`verify.py`). The order is: bias and
+penalties, a grammar's mask, temperature, top-k and top-p judged on the same distribution without
+renormalising between, min-p relative to the best token, draw. Logprobs are of the raw model
+distribution, or of the processed one: after bias, penalties, mask and temperature (greedy:
+without), before any filter.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -19,45 +21,68 @@ from torch import Tensor
 from ..messages import SamplingParams, TokenLogprob
 from .scoring import read_rows
 from .state import Bool, SamplerSlot
+from .verify import DRAFT_STREAM, accept_or_draw, pick, uniform
 
 GREEDY_BELOW = 1e-6  # temperature
 CANDIDATES = 1024  # best tokens looked at before a full sort of the vocabulary is paid for
-MASK64 = (1 << 64) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sampled:
-    token_ids: list[int]
-    logprobs: list[TokenLogprob | None]
-    bad: list[int]  # indexes of rows whose logits are not finite
+    """`counts`: tokens of each span; `bad`: spans whose first row is not finite."""
+
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[TokenLogprob | None] = field(default_factory=list)
+    bad: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
 
 
-def sample(logits: Tensor, slots: Sequence[SamplerSlot], *, is_processed: bool = False) -> Sampled:
-    """Shapes: logits [n, V] float. Updates the slots' output counts. `is_processed`: which
-    distribution logprobs are of.
+def sample(
+    logits: Tensor,
+    slots: Sequence[SamplerSlot],
+    fed: Sequence[Sequence[int]] | None = None,
+    *,
+    is_processed: bool = False,
+) -> Sampled:
+    """Shapes: logits [n, V] float, of one span per slot: a row, and one more for each draft in
+    `fed`. A span gives tokens up to the first that is not the draft which its next row was run for;
+    a row that is not finite gives none, unless it is the first. Updates the slots. `is_processed`:
+    which distribution logprobs are of.
     """
     best_logit, best_id = logits.max(dim=1)
     finite = torch.isfinite(best_logit).tolist()
-    token_ids = best_id.tolist()
-    logprobs: list[TokenLogprob | None] = []
-    for i, slot in enumerate(slots):
-        if finite[i] and not _is_plain_greedy(slot):
-            token_ids[i] = _sample_row(logits[i], slot)
-        if slot.top_logprobs is None:
-            logprobs.append(None)
-        else:
-            row = _processed(logits[i], slot) if is_processed else logits[i]
-            logprobs.append(_logprob(row, token_ids[i], slot))
-        slot.took(token_ids[i])
-    return Sampled(token_ids, logprobs, [i for i, ok in enumerate(finite) if not ok])
+    best = best_id.tolist()
+    out = Sampled()
+    row = 0
+    for index, slot in enumerate(slots):
+        drafts = fed[index] if fed is not None else ()
+        count = 0
+        if not finite[row]:
+            out.bad.append(index)
+        while count <= len(drafts) and (finite[row + count] or not count):
+            at = row + count
+            token = best[at]
+            if finite[at] and not _is_plain_greedy(slot):
+                token = _sample_row(logits[at], slot)
+            out.logprobs.append(_told(logits[at], token, slot, is_processed=is_processed))
+            out.token_ids.append(token)
+            slot.took(token)
+            count += 1
+            if count > len(drafts) or token != drafts[count - 1]:
+                break
+        slot.masks.clear()  # of rows that no token has come to
+        out.counts.append(count)
+        row += len(drafts) + 1
+    return out
 
 
-def uniform(seed: int, index: int) -> float:
-    """A number in [0, 1) from a seed and an output index: splitmix64 (Steele et al. 2014)."""
-    z = (seed * 0x9E3779B97F4A7C15 + (index + 1) * 0xD1342543DE82EF95) & MASK64
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        z = ((z ^ (z >> shift)) * factor) & MASK64
-    return float((z ^ (z >> 31)) >> 11) * 2.0**-53
+def draw_draft(logits: Tensor, slot: SamplerSlot, place: int) -> int:
+    """A guess by logits [V] of a draft head at the output `place` after the newest."""
+    params = slot.params
+    if params.temperature < GREEDY_BELOW:
+        return int(logits.argmax())
+    u = uniform(params.seed or 0, slot.num_output + place, DRAFT_STREAM)
+    return _draw(logits / params.temperature, params, u)
 
 
 def _is_plain_greedy(slot: SamplerSlot) -> bool:
@@ -76,8 +101,13 @@ def _sample_row(logits: Tensor, slot: SamplerSlot) -> int:
     row = _adjusted(logits, slot)
     if params.temperature < GREEDY_BELOW:
         return int(row.argmax())
-    u = uniform(params.seed or 0, slot.num_output)
-    return _draw(row / params.temperature, params, u)
+    row, index, drafted = row / params.temperature, slot.num_output, slot.drafted
+    place = None if drafted is None else drafted.at(index)
+    if drafted is None or place is None or drafted.logits is None:
+        return _draw(row, params, uniform(params.seed or 0, index))
+    guessed = _distribution(drafted.logits[place] / params.temperature, params)
+    wanted = _distribution(row, params)
+    return accept_or_draw(wanted, guessed, drafted.ids[place], params.seed or 0, index)
 
 
 def _adjusted(logits: Tensor, slot: SamplerSlot) -> Tensor:
@@ -120,8 +150,25 @@ def _penalise(row: Tensor, slot: SamplerSlot) -> None:
 
 
 def _draw(row: Tensor, params: SamplingParams, u: float) -> int:
+    probs, token_ids = _candidates(row, params)
+    index = pick(probs, u)
+    return index if token_ids is None else int(token_ids[index])
+
+
+def _distribution(row: Tensor, params: SamplingParams) -> Tensor:
+    """float64 [V] that sums to 1: how often `_draw` gives each id."""
+    probs, token_ids = _candidates(row, params)
+    if token_ids is None:
+        return probs / probs.sum()
+    whole = torch.zeros(len(row), dtype=torch.float64)
+    whole[token_ids] = probs / probs.sum()
+    return whole
+
+
+def _candidates(row: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor | None]:
+    """Unnormalised float64 probabilities of the ids that may be drawn; None: of all, in order."""
     if params.top_k == -1 and params.top_p >= 1.0 and params.min_p == 0.0:
-        return _pick(torch.softmax(row.double(), dim=0), u)
+        return torch.softmax(row.double(), dim=0), None
     size = row.shape[0]
     limit = size if params.top_k == -1 else min(params.top_k, size)
     log_total = torch.logsumexp(row.double(), dim=0)
@@ -130,7 +177,7 @@ def _draw(row: Tensor, params: SamplingParams, u: float) -> int:
         kept = _filtered((values.double() - log_total).exp(), params)
         if len(kept) < count or count == limit:
             break
-    return int(token_ids[_pick(kept, u)])
+    return kept, token_ids[: len(kept)]
 
 
 def _filtered(probs: Tensor, params: SamplingParams) -> Tensor:
@@ -140,16 +187,17 @@ def _filtered(probs: Tensor, params: SamplingParams) -> Tensor:
     return probs[: max(1, int(keep.sum()))]
 
 
-def _pick(probs: Tensor, u: float) -> int:
-    """Inverse of the cumulative distribution of unnormalised `probs` at `u` in [0, 1)."""
-    cumulative = probs.cumsum(0)
-    index = int(torch.searchsorted(cumulative, u * float(cumulative[-1]), right=True))
-    return min(index, len(probs) - 1)
-
-
 def _processed(logits: Tensor, slot: SamplerSlot) -> Tensor:
     row, temperature = _adjusted(logits, slot), slot.params.temperature
     return row if temperature < GREEDY_BELOW else row / temperature
+
+
+def _told(
+    logits: Tensor, token: int, slot: SamplerSlot, *, is_processed: bool
+) -> TokenLogprob | None:
+    if slot.top_logprobs is None:
+        return None
+    return _logprob(_processed(logits, slot) if is_processed else logits, token, slot)
 
 
 def _logprob(logits: Tensor, token_id: int, slot: SamplerSlot) -> TokenLogprob:

@@ -110,15 +110,14 @@ class HiddenRows:
             if first is not None:
                 scored.append(row)
             row += span.end - _first_leaving(span, first)
-            if span.sample:
-                sampled.append(row - 1)
+            sampled.extend(range(row - span.sample, row))
         return cls(np.array(sampled, dtype=np.int64), tuple(scored))
 
 
 def _first_leaving(span: RowSpan, first_scored: int | None) -> int:
     if first_scored is not None:
         return first_scored
-    return span.end - 1 if span.sample else span.end
+    return span.end - span.sample
 
 
 def _numbers(values: Tensor) -> array[float]:

@@ -25,10 +25,26 @@ Int64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
 
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """Guesses at a request's output from index `first` on. `logits` [k, V] are what they were drawn
+    by; None when each is the best."""
+
+    first: int
+    ids: tuple[int, ...]
+    logits: Tensor | None
+
+    def at(self, index: int) -> int | None:
+        """Place of the draft of output `index`; None without."""
+        place = index - self.first
+        return place if 0 <= place < len(self.ids) else None
+
+
 @dataclass(slots=True, eq=False)
 class SamplerSlot:
-    """What the sampler knows of one request. `output` counts only when penalties need it.
-    `allowed` [V'] is there for a request with a grammar, from the plan to the id that it allows.
+    """What the sampler knows of one request. `output` counts only when penalties need it. `masks`
+    [V'] are there for a request with a grammar, from the plan to the ids that they allow: of the
+    next draw, and of those after it when drafts are verified. `drafted` is of the last step.
     """
 
     params: SamplingParams
@@ -37,7 +53,8 @@ class SamplerSlot:
     prompt: frozenset[int]
     output: Counter[int]
     logprob_ids: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
-    allowed: Bool | None = None
+    masks: list[Bool] = field(default_factory=list)
+    drafted: Drafted | None = None
 
     @classmethod
     def from_reset(cls, reset: SlotReset) -> SamplerSlot:
@@ -55,15 +72,26 @@ class SamplerSlot:
     def wanted(self) -> Wanted:
         return Wanted(self.top_logprobs or 0, self.logprob_ids)
 
+    @property
+    def allowed(self) -> Bool | None:
+        """Which ids the next draw may give."""
+        return self.masks[0] if self.masks else None
+
+    def has_ended(self, token: int) -> bool:
+        """Whether `token`, the newest, is the last that the request may have."""
+        p = self.params
+        is_stop = token in p.stop_token_ids and self.num_output > p.min_new_tokens
+        return is_stop or self.num_output >= p.max_new_tokens
+
     def constrain(self, mask: TokenMask) -> None:
-        """For the next draw; the forced ids were output without one."""
+        """For the next draw that has none; the forced ids were output without one."""
         for token in mask.forced:
             self.took(token)
         words = np.array(mask.words, dtype="<i4")
-        self.allowed = np.unpackbits(words.view(np.uint8), bitorder="little").astype(np.bool_)
+        self.masks.append(np.unpackbits(words.view(np.uint8), bitorder="little").astype(np.bool_))
 
     def took(self, token: int) -> None:
-        self.allowed = None
+        del self.masks[:1]
         self.num_output += 1
         if self.params.has_penalties:
             self.output[token] += 1

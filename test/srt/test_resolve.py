@@ -92,7 +92,7 @@ def test_values_that_were_given_stay():
     asked = config(
         model={"context_len": 100, "dtype": "bfloat16", "served_name": "x"},
         cache={"kv_dtype": "bfloat16", "replay_slope": 0, "adopt_min_saving": 5},
-        sched={"max_running": 3, "chunk_tokens": 2000, "seed": 4},
+        sched={"max_running": 3, "chunk_tokens": 2000, "seed": 4, "draft_tokens": 0},
         parallel={"num_threads": 1, "device": "cpu"},
     )
     got = resolve(asked, GEMMA, HOST)

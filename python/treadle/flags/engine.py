@@ -50,6 +50,20 @@ SCHEDULING = (
     ),
     Flag("--schedule-conservativeness", "sched.conservativeness", "above 1 admits less", FLOAT),
     Flag(
+        "--speculative-algorithm",
+        "sched.speculation",
+        "dspark: the checkpoint's own draft head guesses tokens, which the model then verifies in "
+        "one step; the output is distributed as without",
+        choices=("none", "dspark"),
+        synonyms=(("DSPARK", "dspark"),),
+    ),
+    Flag(
+        "--speculative-num-draft-tokens",
+        "sched.draft_tokens",
+        "tokens guessed per step; default and limit: the block of the draft head",
+        INT,
+    ),
+    Flag(
         "--disable-overlap-schedule",
         "sched.overlap",
         "plan only after the last result",

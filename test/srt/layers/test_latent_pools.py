@@ -17,14 +17,18 @@ from treadle.srt.layers.row_formats import RowFormats
 def pools():
     config = load_model_config(CHECKPOINTS / "v41-nano")
     formats = RowFormats.of("fp4", config.head_dim, config.latent.indexer.head_dim)
-    return LatentPools.allocate(config, formats, 5, 4, num_slots=3, ring_rows=8, tail_rows=2)
+    return LatentPools.allocate(
+        config, formats, 5, 4, num_slots=3, ring_rows=8, tail_rows=2, draft_rings=1
+    )
 
 
 def test_a_token_of_the_released_model_takes_890_bytes(tmp_path):
     shutil.copy(CHECKPOINTS / "deepseek_v41_flash.json", tmp_path / "config.json")
     config = load_model_config(tmp_path)
     formats = RowFormats.of("fp4", config.head_dim, config.latent.indexer.head_dim)
-    pools = LatentPools.allocate(config, formats, 3, 64, num_slots=2, ring_rows=128, tail_rows=8)
+    pools = LatentPools.allocate(
+        config, formats, 3, 64, num_slots=2, ring_rows=128, tail_rows=8, draft_rings=3
+    )
     pages = sum(x.entries.nbytes + x.keys.nbytes for x in pools.sources.values())
     assert pages == 3 * 64 * 890
     assert pools.windows.nbytes == 2 * 128 * 43 * 528  # three of them the draft head's

@@ -43,7 +43,7 @@ def test_drafts_and_output_agree(name, case):
         out, same, total = [int(first[-1].argmax())], 0, 0
         for step in range(len(data["anchors"])):
             position = len(run.ids)
-            drafts = parts.draft.draft([Anchor(SLOT, position, out[-1])], run.pools, best)
+            drafts = parts.draft.draft([Anchor(SLOT, position, out[-1])], run.pools, best, 5)
             ids = drafts.ids[0].tolist()
             if out[-1] == int(data["anchors"][step]):
                 same += ids[0] == int(data["drafts"][step][0])
@@ -68,5 +68,5 @@ def test_context_that_a_replay_left_out_is_not_read():
     with torch.inference_mode():
         run.run(200)
         parts.draft.keep_context(run.taps[150:], [(SLOT, 150, 50)], run.pools)
-        drafts = parts.draft.draft([Anchor(SLOT, 200, 5)], run.pools, best)
+        drafts = parts.draft.draft([Anchor(SLOT, 200, 5)], run.pools, best, 5)
     assert drafts.ids.shape == (1, 5) and drafts.logits.isfinite().all()

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from treadle.srt.messages import SamplingParams
 from treadle.srt.token_masks import TokenMask
-from treadle.srt.worker.sampler import sample, uniform
+from treadle.srt.worker.sampler import sample
 from treadle.srt.worker.state import SamplerSlot
+from treadle.srt.worker.verify import uniform
 
 VOCAB = 3000
 
