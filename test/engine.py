@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from test.loading import HOST
@@ -15,6 +15,7 @@ from treadle.srt.cache.replay import ReplayRule
 from treadle.srt.checkpoint import load_model_config
 from treadle.srt.config import CacheSection, ModelSection, SchedSection, ServerConfig
 from treadle.srt.grammar.store import GrammarStore
+from treadle.srt.lifecycle import Ready
 from treadle.srt.messages import (
     GenerateRequest,
     RequestId,
@@ -23,6 +24,7 @@ from treadle.srt.messages import (
     TokenOutput,
     Usage,
 )
+from treadle.srt.model_config import ModelConfig
 from treadle.srt.resolve import resolve
 from treadle.srt.sched.scheduler import Scheduler
 from treadle.srt.scores import PromptScores
@@ -40,6 +42,13 @@ class Answer:
     @property
     def prompt_logprobs(self) -> list[float]:
         return [x for scores in self.scores for x in scores.logprobs]
+
+
+def make_cache(config: ServerConfig, facts: ModelConfig, ready: Ready) -> CacheManager:
+    cache = config.cache
+    sizes = ready.num_pages, ready.num_slots, cache.page_size, True, "lru", cache.warm_windows
+    ring = ring_rows(facts, cache, config.sched.draft_tokens)
+    return CacheManager(CacheFacts(*sizes, ring), ReplayRule.from_config(facts, cache))
 
 
 class Engine:
@@ -61,30 +70,18 @@ class Engine:
         grammars: GrammarStore | None = None,
     ) -> None:
         facts = load_model_config(path)
-        cap = -1 if pages < 0 else pages * 4
-        config = resolve(
-            ServerConfig(
-                ModelSection(path=str(path), quantization=quantization),
-                CacheSection(
-                    memory_bytes=32 << 20, page_size=4, max_total_tokens=cap, replay_mode=mode,
-                    replay_slope=slope, check_invariants=True, warm_windows=warm,
-                ),
-                SchedSection(
-                    max_running=running, chunk_tokens=chunk, seed=1,
-                    conservativeness=conservativeness,
-                    speculation="dspark" if drafts else "none", draft_tokens=drafts or -1,
-                ),
-            ),
-            facts,
-            HOST,
+        cache = CacheSection(
+            memory_bytes=32 << 20, page_size=4, max_total_tokens=-1 if pages < 0 else pages * 4,
+            replay_mode=mode, replay_slope=slope, check_invariants=True, warm_windows=warm,
         )  # fmt: skip
+        sched = SchedSection(
+            max_running=running, chunk_tokens=chunk, seed=1, conservativeness=conservativeness,
+            speculation="dspark" if drafts else "none", draft_tokens=drafts or -1,
+        )  # fmt: skip
+        model = ModelSection(path=str(path), quantization=quantization)
+        config = resolve(ServerConfig(model, cache, sched), facts, HOST)
         self.runner = Runner.load(config, facts, path, lambda done, total, label: None)
-        ready = self.runner.capacity(0)
-        sizes = ready.num_pages, ready.num_slots, 4, True, "lru"
-        cache_facts = CacheFacts(*sizes, config.cache.warm_windows)
-        rows = ring_rows(facts, config.cache, config.sched.draft_tokens)
-        cache_facts = replace(cache_facts, ring_rows=rows)
-        self.cache = CacheManager(cache_facts, ReplayRule.from_config(facts, config.cache))
+        self.cache = make_cache(config, facts, self.runner.capacity(0))
         self.scheduler = Scheduler(
             config.sched, config.cache, self.cache, config.model.context_len, grammars
         )

@@ -59,6 +59,38 @@ class _Bound:
     table: list[int] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Sampled:
+    token_ids: array[int] = field(default_factory=ids)
+    counts: array[int] = field(default_factory=ids)
+    logprobs: list[TokenLogprob | None] = field(default_factory=list)
+    bad: list[int] = field(default_factory=list)
+    drafts: array[int] = field(default_factory=ids)
+    draft_counts: array[int] = field(default_factory=ids)
+
+    def add(
+        self, tokens: list[int], drafts: list[int], top_logprobs: int | None, *, is_bad: bool
+    ) -> None:
+        """One span."""
+        self.bad += [len(self.counts)] * is_bad
+        self.token_ids.extend(tokens)
+        self.counts.append(len(tokens))
+        has = top_logprobs is not None
+        self.logprobs += [TokenLogprob(-float(x)) if has else None for x in tokens]
+        self.drafts.extend(drafts)
+        self.draft_counts.append(len(drafts))
+
+    def result(
+        self, step: int, rows: int, scores: tuple[PromptScores, ...], *, speculates: bool
+    ) -> StepResult:
+        kept = tuple(self.logprobs) if any(x is not None for x in self.logprobs) else ()
+        out = StepResult(step, self.token_ids, kept, tuple(self.bad), (rows,), scores=scores)
+        if not speculates:
+            require(set(self.counts) <= {1}, "drafts came without speculation")
+            return out
+        return replace(out, counts=self.counts, drafts=self.drafts, draft_counts=self.draft_counts)
+
+
 class FakeWorker:
     """`submit` plans, `step` answers the oldest; `execute` does both for a single plan.
 
@@ -150,45 +182,30 @@ class FakeWorker:
             table[update.first : update.first + len(update.pages)] = update.pages
         require(len(plan.token_ids) > 0, "an empty plan")
         require(len(plan.token_ids) <= self.max_rows, f"{len(plan.token_ids)} rows in one step")
-        sampled = ids()
-        logprobs: list[TokenLogprob | None] = []
-        bad: list[int] = []
+        out = _Sampled()
         scores: list[PromptScores] = []
         wanted = {scored.span: scored for scored in plan.scored}
         row = 0
         owned = self.in_tree() if self.in_tree is not None else ()
-        counts, drafts, draft_counts = ids(), ids(), ids()
         masks: dict[int, list[TokenMask]] = {}
         for mask in plan.masks:
             masks.setdefault(mask.slot, []).append(mask)
         for index, span in enumerate(plan.spans()):
-            count = span.end - span.start
             slot = self.slots[span.slot]
-            self._run(slot, span, plan.token_ids[row : row + count], owned)
-            row += count
+            given = plan.token_ids[row : row + span.end - span.start]
+            row += len(given)
+            self._run(slot, span, given, owned)
             if index in wanted:
                 scores.append(self._score(slot, span, wanted[index]))
             if span.sample:
-                fed = plan.token_ids[row - span.sample + 1 : row]
+                is_bad = self.model.is_bad(slot.contexts[span.end - span.sample])
+                fed = given[len(given) - span.sample + 1 :]
                 tokens = self._verify(slot, span, fed, masks.pop(span.slot, []))
-                if self.model.is_bad(slot.contexts[span.end - span.sample]):
-                    bad.append(len(counts))
-                sampled.extend(tokens)
-                counts.append(len(tokens))
-                has_logprobs = slot.reset.top_logprobs is not None
-                logprobs += [TokenLogprob(-float(x)) if has_logprobs else None for x in tokens]
-                guesses = self._draft(slot)
-                drafts.extend(guesses)
-                draft_counts.append(len(guesses))
+                out.add(tokens, self._draft(slot), slot.reset.top_logprobs, is_bad=is_bad)
         require(row == len(plan.token_ids), "token ids and spans differ in rows")
         require(not masks, f"masks of slots {list(masks)} without a sampled span")
         self.rows_run += row
-        kept = tuple(logprobs) if any(x is not None for x in logprobs) else ()
-        result = StepResult(plan.step, sampled, kept, tuple(bad), (row,), scores=tuple(scores))
-        if not self.draft_tokens:
-            require(counts == array("i", [1] * len(sampled)), "drafts came without speculation")
-            return result
-        return replace(result, counts=counts, drafts=drafts, draft_counts=draft_counts)
+        return out.result(plan.step, row, tuple(scores), speculates=self.draft_tokens > 0)
 
     def _reset(self, reset: SlotReset) -> None:
         known = reset.prompt_len + reset.num_output
