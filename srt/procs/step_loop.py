@@ -5,8 +5,9 @@
 Owns the rhythm, not the decisions. It sleeps in the inbox whenever nothing can be planned: there is
 no busy loop, neither idle nor while the workers compute. When the replica has been idle for a
 moment the bookkeeping is counted; what does not add up is logged and counted, and both tree and
-allocators start anew: no request is lost and no page stays leaked. A step that takes longer than
-the watchdog allows ends the process.
+allocators start anew: no request is lost and no page stays leaked. Then, too, memory that the work
+before has freed goes back to the system. A step that takes longer than the watchdog allows ends the
+process.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from ..messages import (
 from ..net.ipc import Inbox, Outbox, send_all
 from ..profiling import Profile
 from ..sched.scheduler import Scheduler
+from .heap import return_freed_memory
 
 log = logging.getLogger(__name__)
 
@@ -169,6 +171,7 @@ class StepLoop:
 
     def _check(self) -> None:
         self._is_checked = True
+        return_freed_memory()
         try:
             self._books.cache.check()
         except InvariantBroken as e:
