@@ -7,7 +7,6 @@ The error bodies of these routes are Anthropic's too (`bodies.py`), whoever refu
 
 from __future__ import annotations
 
-import secrets
 from array import array
 from dataclasses import replace
 
@@ -59,7 +58,7 @@ class MessagesRoute:
         tools = _tools(body)
         rules = output_rules(service.formats, tools, reasoning_wishes(body))
         options = self._options(body, request, rules)
-        rid = new_rid(body.rid) if body.rid else f"msg_{secrets.token_hex(12)}"
+        rid = new_rid(body.rid, request, "msg_")
         ids = await while_connected(request, self._prompt_ids(body, tools))
         rules = after_prompt(rules, service.tokenizer, ids)
         forced = force_calls(options.sampling, rules, tools, service)

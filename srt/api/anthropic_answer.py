@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..errors import TreadleError
 from ..messages import Usage
+from ..net.error_bodies import anthropic_error_body
 from ..parse.events import Content, Reasoning, ToolArguments
 from ..tokenizer.choice import Delta
 from ..tokenizer.generation import Generation
@@ -16,7 +17,6 @@ from .anthropic_blocks import (
     stop_members,
     usage_body,
 )
-from .bodies import anthropic_error_body
 from .chat_output import CallStart, ChatOutput, OutputEvent
 
 _NOT_STOPPED: Members = {"stop_reason": None, "stop_sequence": None}

@@ -15,16 +15,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ..errors import BadRequest, NotFound
+from ..net.error_bodies import body_for
 from . import endpoint_table as table
 from .admin import ControlRoutes, HealthRoutes
 from .anthropic import MessagesRoute
-from .bodies import (
-    JsonResponse,
-    anthropic_error_body,
-    error_body,
-    error_response,
-    is_anthropic,
-)
+from .bodies import JsonResponse, error_response
 from .docs import DocRoutes
 from .edge import Edge, Guarded, Handler, Keys
 from .endpoint import Endpoint
@@ -149,6 +144,5 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if status == 404:
         return error_response(NotFound(f"there is no route {path}"), path)
     refusal = BadRequest(f"{request.method} is not allowed here")
-    body = anthropic_error_body(refusal) if is_anthropic(path) else error_body(refusal)
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    return JsonResponse(body, status, headers)
+    return JsonResponse(body_for(refusal, path), status, headers)

@@ -16,7 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import Aborted, Forbidden, TreadleError, Unauthorized
 from ..metrics import HttpMetrics
-from .bodies import error_response, internal_error, is_anthropic
+from ..net.error_bodies import is_anthropic
+from .bodies import error_response, internal_error
 from .isolation import given_key
 from .request_log import LogStyle, RequestRecord
 

@@ -42,6 +42,9 @@ SESSION_HEADERS = (
 )
 
 
+RID_HEADER = "x-rid"  # names the request where the body, which a router does not touch, has no rid
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Everything of a request but its prompt and sampling."""
@@ -105,10 +108,13 @@ def _session(asked: str | None, request: Request) -> str | None:
     return None
 
 
-def new_rid(asked: str | None) -> str:
-    """The client's id, or a fresh one. Raises BadRequest for one that is absurdly long."""
+def new_rid(asked: str | None, request: Request, prefix: str = "") -> str:
+    """The client's id, one that a router in front has given, or a fresh one that starts with
+    `prefix`. Raises BadRequest for one that is absurdly long.
+    """
+    asked = asked or request.headers.get(RID_HEADER)
     if not asked:
-        return uuid.uuid4().hex
+        return prefix + uuid.uuid4().hex
     if len(asked) > MAX_NAME_CHARS:
         raise BadRequest(f"rid is longer than {MAX_NAME_CHARS} characters", param="rid")
     return asked

@@ -93,6 +93,7 @@ class InfoRoutes:
             "dp_rank": 0,
             "num_running_reqs": int(running),
             "num_waiting_reqs": int(gauges.get("waiting", 0)),
+            "num_uncached_tokens": int(gauges.get("uncached_prompt_tokens", 0)),
             "num_used_tokens": used,
             "num_total_tokens": used,
             "max_total_num_tokens": int(known.get(KNOWN + "max_total_num_tokens", 0)),

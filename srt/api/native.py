@@ -41,7 +41,7 @@ class GenerateRoute:
         body = decode(data, GenerateBody)
         refuse(data, NativeLater)
         batch = read_batch(body)
-        rid = new_rid(body.rid if isinstance(body.rid, str) else None)
+        rid = new_rid(body.rid if isinstance(body.rid, str) else None, request)
         options = [self._options(body, row, request) for row in batch.rows]
         if len({option.sampling.n for option in options}) > 1:
             raise BadRequest("n must be the same in a batch", param="sampling_params.n")

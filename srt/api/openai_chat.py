@@ -44,7 +44,7 @@ class ChatRoute:
         tools = read_tools(body.tools, body.tool_choice, is_parallel=body.parallel_tool_calls)
         rules = output_rules(service.formats, tools, reasoning_wishes(body))
         options = self._options(body, request, plan, rules)
-        rid = new_rid(body.rid)
+        rid = new_rid(body.rid, request)
         ids = await while_connected(request, self._prompt_ids(body, tools))
         rules = after_prompt(rules, service.tokenizer, ids)
         options = await while_connected(request, self._checked(options, rules, tools))

@@ -47,7 +47,7 @@ class CompletionRoute:
         plan = AnswerPlan(body, num_top=top_logprobs(body.logprobs, "logprobs"))
         model = service.check_model(body.model)
         options = self._options(body, request, plan)
-        rid = new_rid(body.rid)
+        rid = new_rid(body.rid, request)
         await while_connected(request, service.grammars.check(options.sampling))
         prompts = await while_connected(request, self._prompts(body, options.sampling.n))
         jobs = [make_job(service, prompt.ids, options) for prompt in prompts]

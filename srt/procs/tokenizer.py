@@ -33,6 +33,7 @@ from ..errors import ConfigError, TreadleError, WorkerLost
 from ..lifecycle import Ready
 from ..log import event
 from ..metrics import HttpMetrics, RequestMetrics
+from ..net.http_server import HttpServer, bind
 from ..net.ipc import AsyncChannel, Hub, Outbox
 from ..tokenizer.chat import pick_template
 from ..tokenizer.deepseek_v41_format import DeepseekV41Format
@@ -43,7 +44,6 @@ from ..tokenizer.limits import Limits
 from ..tokenizer.prompts import PromptFormat, Prompts
 from ..tokenizer.token_table import token_table
 from .boot import Boot, run_child
-from .http_server import HttpServer, bind
 
 log = logging.getLogger(__name__)
 

@@ -117,6 +117,11 @@ class Request:
             return self.to_score - 1
         return (self.prompt_len if self.shape.grid else len(self.tokens)) - 1
 
+    @property
+    def uncomputed(self) -> int:
+        """Tokens of its prompt that are still to be computed; a hit is known at admission only."""
+        return max(0, self.prompt_len - self.computed)
+
     def lookback(self) -> array[int]:
         """Ids before the next row, newest first: some models hash n-grams."""
         return self.tokens[max(0, self.next - MAX_LOOKBACK) : self.next][::-1]

@@ -180,6 +180,7 @@ class Scheduler:
             "running": float(len(self._running)),
             "waiting": float(len(self._waiting)),
             "held": float(self._constrained.num_held),
+            "uncached_prompt_tokens": float(sum(r.uncomputed for r in self._requests.values())),
             "preempted": float(sum(request.was_admitted for request in self._waiting)),
             "parked_chunks": float(parked),
             "in_flight_steps": float(len(self._records)),

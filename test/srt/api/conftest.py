@@ -12,7 +12,7 @@ import pytest
 from test.serving import CONTEXT_LEN, READY, Bench, FakeEngine, make_service, serving
 from treadle.srt.api.app import make_app
 from treadle.srt.config import NetSection
-from treadle.srt.procs.http_server import HttpServer, bind
+from treadle.srt.net.http_server import HttpServer, bind
 
 KEY = "key"
 

@@ -60,6 +60,23 @@ async def test_rid_of_a_running_request_is_refused_until_it_ends(bench: Bench):
     assert bench.frontend.num_live == 0
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/generate", {"text": "a"}),
+        ("/v1/completions", {"prompt": "a"}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}),
+        ("/v1/messages", {"messages": [{"role": "user", "content": "a"}], "max_tokens": 3}),
+    ],
+)
+async def test_a_router_names_the_request_unless_its_body_does(
+    bench: Bench, path: str, body: dict[str, object]
+):  # A23
+    await bench.post(path, body, **{"x-rid": "by-router"})
+    await bench.post(path, {**body, "rid": "by-client"}, **{"x-rid": "by-router"})
+    assert [request.rid for request in bench.engine.requests] == ["by-router", "by-client"]
+
+
 async def test_absurd_rid_is_refused(bench: Bench):
     response = await bench.post(PATH, {"text": "a", "rid": "x" * 513})
     assert response.status_code == 400

@@ -23,9 +23,9 @@ from treadle.srt.errors import ConfigError, WorkerLost
 from treadle.srt.lifecycle import Failed, Ready, Shutdown
 from treadle.srt.messages import Finish, Message
 from treadle.srt.model_config import LayerConfig, LayerKind, ModelConfig, Rope
+from treadle.srt.net.http_server import bind
 from treadle.srt.net.ipc import Hub, make_endpoints
 from treadle.srt.procs.boot import Boot
-from treadle.srt.procs.http_server import bind
 from treadle.srt.procs.tokenizer import launch_command, make_service, serve
 
 MODEL = ModelConfig(

@@ -259,10 +259,12 @@ def test_gauges_are_read_from_state(make_loop: MakeLoop):
     gauges = loop.gauges()
     assert (gauges["running"], gauges["waiting"]) == (1, 2)
     assert (gauges["parked_chunks"], gauges["in_flight_steps"]) == (1, 1)
+    assert gauges["uncached_prompt_tokens"] == 90
     loop.scheduler.abort_all("user", 0.0)
     loop.drain()
     gauges = loop.gauges()
     assert gauges["running"] == gauges["waiting"] == gauges["parked_chunks"] == 0
+    assert gauges["uncached_prompt_tokens"] == 0
 
 
 def test_an_unknown_rid_is_not_aborted_nor_is_one_that_it_begins(make_loop: MakeLoop):

@@ -10,7 +10,7 @@ import pytest
 
 from treadle.srt.config import NetSection
 from treadle.srt.errors import ConfigError
-from treadle.srt.procs.http_server import HttpServer, bind
+from treadle.srt.net.http_server import HttpServer, bind
 
 
 async def app(scope: object, receive: object, send: object) -> None:
