@@ -58,6 +58,7 @@ WITHOUT_MIRROR = {
     # rows, through flags/test_table
     "treadle/flags/row.py", "treadle/flags/model.py", "treadle/flags/server.py",
     "treadle/flags/engine.py", "treadle/flags/watching.py",
+    "treadle/router/errors.py",  # values
     "srt/layers/batch.py", "srt/layers/pools.py",  # values, through worker/test_mapping
     # structure, through the parity tests of models/test_registry
     "srt/layers/attention.py", "srt/layers/mlp.py", "srt/layers/rope.py",

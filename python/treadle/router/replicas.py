@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from .fleet import Fleet
+from .keys import hash_key
 from .ledger import Ledger, LoadRules
 from .lifecycle import Life, LifeRules, Probe, State
 from .outcomes import Evidence
@@ -50,6 +51,11 @@ class Replica:
     labels: dict[str, str] = field(default_factory=dict)
     model: str = ""
     is_followed: bool = False
+    wants_probe: bool = False  # a request has shown something odd
+
+    @property
+    def id(self) -> str:
+        return f"{hash_key('', 'replica', self.name.encode()):016x}"
 
     @property
     def name(self) -> str:
