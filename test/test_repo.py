@@ -41,8 +41,8 @@ REFERENCE_ONLY = {
 # Packages without behaviour of their own to test, or tested through what composes them.
 WITHOUT_MIRROR = {
     # DeepSeek-V4.1, through models/test_deepseek_v41_golden, which runs every layer
-    "srt/layers/compressor.py", "srt/layers/engram.py", "srt/layers/hyper.py",
-    "srt/layers/indexer.py", "srt/layers/latent_attention.py", "srt/layers/moe.py",
+    "srt/layers/compressor.py", "srt/layers/hyper.py",
+    "srt/layers/indexer.py", "srt/layers/latent_attention.py",
     "srt/layers/quant.py", "srt/models/deepseek_v41.py",
     "srt/latent_config.py",  # values, through test_deepseek_v41_config
     "srt/json_object.py",  # through test_hf_config

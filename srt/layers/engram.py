@@ -1,8 +1,7 @@
 """Engram: n-gram memory of a layer (deepseek-v41.md 2.9).
 
-The table is rows of e4m3 with scales, far larger than the rest of a model; it is gathered from host
-memory by row numbers that depend on token ids alone. Its rows are read where they lie: with a
-mapped checkpoint the pages are shared by every process that maps the same file.
+The table is rows of e4m3 with scales; a large model's tables are a quarter of it. Which rows are
+read depends on token ids alone, a few per token.
 """
 
 from __future__ import annotations
@@ -35,21 +34,32 @@ class EngramHash:
         return ops.engram_rows(compressed, self.multipliers, self.primes, self.offsets)
 
 
+@dataclass(frozen=True, slots=True)
+class EngramTable:
+    """Views of the mapped checkpoint, codes e4m3 [rows, d] and scales uint8 [rows, d/32]: the pages
+    of the file are host memory that all processes that map it share. Nothing is copied but the rows
+    that are asked for."""
+
+    codes: Tensor
+    scales: Tensor
+
+    def read(self, rows: Tensor) -> Tensor:
+        """Shapes: rows int64 [...]; returns fp32 [..., d]."""
+        return ops.fp8_dequantize(self.codes[rows], self.scales[rows])
+
+
 @dataclass(slots=True, eq=False)
 class Engram:
-    """Shapes: table e4m3 [rows, d] with scales uint8 [rows, d/32]; wkv [(N+1)*D, columns*d];
-    weight [N, D]."""
+    """Shapes: table [rows, d], wkv [(N+1)*D, columns*d], weight [N, D]."""
 
     hash: EngramHash
-    table: Tensor
-    scales: Tensor
+    table: EngramTable
     wkv: ScaledLinear
     weight: Tensor
     eps: float
 
     def __call__(self, x: Tensor, ids: Tensor) -> Tensor:
         """Shapes: x [T, N, D], ids [T, G] as for `EngramHash.rows`; returns [T, N, D]."""
-        rows = self.hash.rows(ids)
-        values = ops.fp8_dequantize(self.table[rows], self.scales[rows])
+        values = self.table.read(self.hash.rows(ids))
         fused = self.wkv(values.flatten(1)).view(len(x), x.shape[1] + 1, x.shape[2])
         return ops.engram_gate(x, fused[:, :-1], fused[:, -1], self.weight, self.eps)

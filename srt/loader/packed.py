@@ -92,7 +92,7 @@ class PackedWeights:
 
     def scaled(self, *names: str) -> Tensor:
         """FP8 weights with their tile scales, dequantised to fp32 and joined along outputs."""
-        parts = [ops.fp8_tiles(self.raw(f"{x}.weight"), self.raw(f"{x}.scale")) for x in names]
+        parts = [self._unpacked(name) for name in names]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def stacked(self, names: Sequence[Sequence[str]]) -> Tensor:
@@ -102,10 +102,14 @@ class PackedWeights:
         for item, parts in zip(out, names, strict=True):
             first = 0
             for name in parts:
-                tensor = self.raw(name)
-                item[first : first + len(tensor)] = tensor
-                first += len(tensor)
+                last = first + self.specs[name].shape[0]
+                item[first:last] = self.raw(name)
+                first = last
         return out
+
+    def _unpacked(self, name: str) -> Tensor:
+        scale = self.raw(f"{name}.scale").clone()  # lest two files be open, were it in another
+        return ops.fp8_tiles(self.raw(f"{name}.weight"), scale)
 
 
 def stacked_shape(

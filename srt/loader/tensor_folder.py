@@ -69,7 +69,7 @@ class TensorFolder:
         file_name = self.stored[name].file_name
         if self._open_file is None or self._open_name != file_name:
             self._open_file = None  # first, so that never two are open
-            self._open_file = _open(self.folder / file_name)
+            self._open_file = open_file(self.folder / file_name)
             self._open_name = file_name
         return self._open_file.get_tensor(name)
 
@@ -128,7 +128,7 @@ def _weight_map(path: Path) -> dict[str, str]:
 
 
 def _header(folder: Path, file_name: str) -> dict[str, StoredTensor]:
-    file = _open(folder / file_name)
+    file = open_file(folder / file_name)
     slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     return {
         name: StoredTensor(file_name, x.get_dtype(), tuple(x.get_shape()))
@@ -136,7 +136,7 @@ def _header(folder: Path, file_name: str) -> dict[str, StoredTensor]:
     }
 
 
-def _open(path: Path) -> TensorFile:
+def open_file(path: Path) -> TensorFile:
     try:
         file: TensorFile = safe_open(path, framework="pt", device="cpu")
     except (SafetensorError, OSError) as error:

@@ -12,7 +12,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from treadle.kernels.ops import Q8Weight, QkNorm
+from treadle.kernels.ops import QkNorm
 
 from ..layers.attention import Attention, AttentionShape
 from ..layers.batch import ForwardBatch
@@ -90,14 +90,3 @@ class Parameters:
 
     def output_head(self) -> Linear:
         return Linear(self.values["embed" if self.config.tie_embeddings else "lm_head"])
-
-
-def matrix_bytes(values: Mapping[str, Matrix]) -> int:
-    """Bytes of all stored parameters."""
-    total = 0
-    for value in values.values():
-        if isinstance(value, Q8Weight):
-            total += value.data.nbytes + value.scales.nbytes
-        else:
-            total += value.nbytes
-    return total

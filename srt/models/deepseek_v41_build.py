@@ -17,7 +17,7 @@ from treadle.kernels.ops import HyperMatrix
 
 from ..latent_config import LatentConfig, MoeConfig
 from ..layers.compressor import Compressor, KeyMaker
-from ..layers.engram import Engram, EngramHash
+from ..layers.engram import Engram, EngramHash, EngramTable
 from ..layers.hyper import Sublayer
 from ..layers.indexer import Indexer
 from ..layers.latent_attention import LatentAttention, LatentShape
@@ -27,6 +27,7 @@ from ..layers.quant import Fp4Experts, ScaledLinear
 from ..loader.deepseek_v41_tensors import draft_moe
 from ..loader.engram_map import multipliers, primes, token_map
 from ..loader.packed import Weights
+from ..loader.share import WHOLE, Share
 from ..model_config import ModelConfig
 from .deepseek_v41 import DeepseekV41, Layer
 from .dspark import Dspark
@@ -34,12 +35,14 @@ from .dspark import Dspark
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """`is_rounding`: activations are rounded as the checkpoint expects; False is for checking."""
+    """`is_rounding`: activations are rounded as the checkpoint expects; False is for checking.
+    `share`: of the experts of every layer."""
 
     config: ModelConfig
     latent: LatentConfig
     weights: Weights
     is_rounding: bool
+    share: Share = WHOLE
 
     def model(self, folder: Path) -> DeepseekV41:
         """Raises: CheckpointError for a tokenizer that contradicts the configuration."""
@@ -137,12 +140,14 @@ class Builder:
 
     def moe(self, prefix: str, moe: MoeConfig) -> Moe:
         w, shared = self.weights, prefix + "shared_experts."
+        owned = self.share.of(moe.num_experts, "experts")
         return Moe(
             moe,
+            owned,
             gate=w.dense(prefix + "gate.weight"),
             bias=w.dense(prefix + "gate.bias"),
-            gate_up=self._experts(prefix, ("w1", "w3"), moe.num_experts),
-            down=self._experts(prefix, ("w2",), moe.num_experts),
+            gate_up=self._experts(prefix, ("w1", "w3"), owned),
+            down=self._experts(prefix, ("w2",), owned),
             shared_gate_up=self._linear(shared + "w1", shared + "w3"),
             shared_down=self._linear(shared + "w2"),
             is_rounding=self.is_rounding,
@@ -193,9 +198,9 @@ class Builder:
     def _linear(self, *names: str) -> ScaledLinear:
         return ScaledLinear(self.weights.scaled(*names), self.is_rounding)
 
-    def _experts(self, prefix: str, parts: tuple[str, ...], count: int) -> Fp4Experts:
+    def _experts(self, prefix: str, parts: tuple[str, ...], owned: range) -> Fp4Experts:
         def stacked(kind: str) -> Tensor:
-            experts = [f"{prefix}experts.{e}" for e in range(count)]
+            experts = [f"{prefix}experts.{e}" for e in owned]
             return self.weights.stacked([[f"{x}.{p}.{kind}" for p in parts] for x in experts])
 
         return Fp4Experts(stacked("weight"), stacked("scale"))
@@ -226,8 +231,7 @@ class Builder:
         w, name = self.weights, prefix + "engram."
         return Engram(
             engram_hash,
-            table=w.raw(name + "embed.weight"),
-            scales=w.raw(name + "embed.scale"),
+            table=EngramTable(w.raw(name + "embed.weight"), w.raw(name + "embed.scale")),
             wkv=self._linear(name + "wkv"),
             weight=w.dense(name + "q_weight") * w.dense(name + "k_weight"),
             eps=self.config.rms_norm_eps,

@@ -10,7 +10,8 @@ from ..layers.linear import Matrix, WeightPolicy
 from ..layers.pools import KVPools, PagePool, WindowPool
 from ..layers.rope import rope_tables
 from ..loader.weights import iter_weights
-from ..models.decoder import Parameters, matrix_bytes
+from ..models.decoder import Parameters
+from ..models.held import held_bytes
 from ..models.registry import build_model
 from .engine import Engine, LoadRequest
 
@@ -37,4 +38,6 @@ def load_dense(request: LoadRequest) -> Engine:
         PagePool.allocate(model, capacity.num_pages, config.cache.page_size, dtype),
         WindowPool.allocate(model, capacity.num_slots, request.ring_rows, dtype),
     )
-    return Engine(partial(decoder.forward, pools=pools), decoder.head, pools, matrix_bytes(values))
+    return Engine(
+        partial(decoder.forward, pools=pools), decoder.head, pools, held_bytes(*values.values())
+    )

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from ..cache.row_sizes import tail_rows
 from ..errors import ConfigError
+from ..host import read_host_facts
 from ..layers.latent_pools import LatentPools
 from ..layers.row_formats import RowFormats
+from ..loader.meta import MetaWeights
 from ..loader.packed import PackedWeights
+from ..log import event
 from ..models.deepseek_v41_build import Builder
+from ..models.held import held_bytes
 from .drafter import Drafter
 from .engine import Engine, LoadRequest
 from .mapping import Trim
+
+log = logging.getLogger(__name__)
 
 
 def load_latent(request: LoadRequest) -> Engine:
@@ -28,9 +37,11 @@ def load_latent(request: LoadRequest) -> Engine:
     weights = PackedWeights.open(request.path, model, request.progress)
     # The exact cache is for checking numerics: nothing is rounded then, activations neither.
     builder = Builder(model, latent, weights, is_rounding=cache.kv_dtype != "float32")
+    draft_tokens = config.sched.draft_tokens
+    _compare_memory(replace(builder, weights=MetaWeights.of(model)), request.path, draft_tokens > 0)
     decoder = builder.model(request.path)
     formats = RowFormats.of(cache.kv_dtype, model.head_dim, latent.indexer.head_dim)
-    capacity, draft_tokens = request.capacity, config.sched.draft_tokens
+    capacity = request.capacity
     pools = LatentPools.allocate(
         model,
         formats,
@@ -48,7 +59,18 @@ def load_latent(request: LoadRequest) -> Engine:
         drafter.forward if drafter else partial(decoder.forward, pools=pools),
         decoder.head,
         pools,
-        weights.num_bytes,
+        held_bytes(decoder, head),
         trim if cache.trim_rule in ("prompt", "chunk") else None,
         drafter,
     )
+
+
+def _compare_memory(builder: Builder, path: Path, has_draft: bool) -> None:
+    """Warns before a long load that will not end well. Only a warning: what is available now is an
+    estimate, and caches of files count as used in some containers."""
+    decoder = builder.model(path)
+    needed = held_bytes(decoder, builder.draft(decoder) if has_draft else None)
+    available = read_host_facts().available_bytes
+    if needed > available:
+        sizes: dict[str, object] = {"weight_bytes": needed, "available_bytes": available}
+        log.warning(event("memory_may_not_suffice", sizes))

@@ -1,4 +1,5 @@
-"""The module tree of the released model, made without memory: which tensors it takes.
+"""The module tree of the released model, made without memory: which tensors it takes. And what a
+small one keeps of its files while it is loaded.
 
 The list is section 6 of deepseek-v41.md, written out here with the released sizes; the builder
 knows nothing of it.
@@ -6,20 +7,29 @@ knows nothing of it.
 
 from __future__ import annotations
 
+import gc
+import itertools
 import math
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+import orjson
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from test.srt.test_deepseek_v41_config import CHECKPOINTS
+from test.v41 import CHECKPOINTS, loaded
 from treadle.srt.checkpoint import load_model_config
+from treadle.srt.loader import tensor_folder
 from treadle.srt.loader.deepseek_v41_tensors import FOR_IMAGES
 from treadle.srt.loader.meta import MetaWeights
+from treadle.srt.loader.packed import PackedWeights
+from treadle.srt.loader.share import Share
+from treadle.srt.loader.tensor_folder import INDEX
 from treadle.srt.models.deepseek_v41 import DeepseekV41
 from treadle.srt.models.deepseek_v41_build import Builder
 from treadle.srt.models.dspark import Dspark
@@ -27,6 +37,7 @@ from treadle.srt.models.dspark import Dspark
 ALL_TENSORS, VISION_TENSORS = 96_085, 266
 PARAMETERS, VISION_PARAMETERS = 763.21e9, 0.48e9
 BACKBONE, TABLES = 551_880_835_184, 196_613_849_600
+NANO, TABLE_FILE = CHECKPOINTS / "v41-nano", "tables.safetensors"
 VOCAB, KEYS = 129_280, 99_092
 
 Row = tuple[str, tuple[str, ...], tuple[int, ...]]  # name, dtypes that are accepted, shape
@@ -211,5 +222,69 @@ def test_hash_constants_of_the_model_are_those_of_appendix_a(released):
         30921347202721,
         82619226485591,
     ]
-    assert int(engram.hash.primes.sum()) == 384_016_682 == len(engram.table)
+    assert int(engram.hash.primes.sum()) == 384_016_682 == len(engram.table.codes)
     assert int(engram.hash.token_map.max()) == KEYS - 1
+
+
+def taken_by(rank: int, size: int) -> set[str]:
+    config = load_model_config(NANO)
+    weights = MetaWeights.of(config)
+    builder = Builder(config, config.latent, weights, is_rounding=True, share=Share(rank, size))
+    builder.draft(builder.model(NANO))
+    return set(weights.asked)
+
+
+def test_a_rank_takes_no_tensor_of_the_experts_of_another():
+    whole, ranks = taken_by(0, 1), [taken_by(rank, 4) for rank in range(4)]
+    assert set.union(*ranks) == whole
+    for one, other in itertools.combinations(ranks, 2):
+        assert one & other == {name for name in whole if ".experts." not in name}
+    assert "layers.0.ffn.experts.1.w1.weight" in ranks[0]
+    assert "layers.0.ffn.experts.2.w1.weight" in ranks[1]
+
+
+def in_shards(folder: Path, count: int) -> Path:
+    """v41-nano in `count` files, tables in one of their own, as the released checkpoint has it."""
+    tensors = load_file(NANO / "model.safetensors")
+    files: dict[str, dict[str, torch.Tensor]] = {f"{i}.safetensors": {} for i in range(count)}
+    others = [name for name in tensors if ".engram.embed." not in name]
+    for index, name in enumerate(others):
+        files[f"{index * count // len(others)}.safetensors"][name] = tensors[name]
+    files[TABLE_FILE] = {name: x for name, x in tensors.items() if name not in set(others)}
+    for file_name, held in files.items():
+        save_file(held, folder / file_name)
+    weight_map = {name: file_name for file_name, held in files.items() for name in held}
+    (folder / INDEX).write_bytes(orjson.dumps({"weight_map": weight_map}))
+    for name in ("config.json", "tokenizer.json"):
+        shutil.copy(NANO / name, folder)
+    return folder
+
+
+def mapped(folder: Path) -> set[str]:
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return {Path(x.split()[-1]).name for x in lines if str(folder) in x}
+
+
+def test_loading_maps_one_shard_at_a_time_and_keeps_the_tables_only(tmp_path, monkeypatch):
+    folder = in_shards(tmp_path, 24)
+    config = load_model_config(folder)
+    open_file, seen = tensor_folder.open_file, []
+
+    def watched(path: Path):
+        file = open_file(path)
+        seen.append(mapped(folder) - {TABLE_FILE})
+        return file
+
+    weights = PackedWeights.open(folder, config)
+    monkeypatch.setattr(tensor_folder, "open_file", watched)
+    builder = Builder(config, config.latent, weights, is_rounding=True)
+    model = builder.model(folder)
+    draft = builder.draft(model)
+    assert len(set.union(*seen)) == 24 and max(map(len, seen)) == 1
+    del builder, weights
+    gc.collect()
+    assert mapped(folder) == {TABLE_FILE}
+    assert model is not None and draft is not None
+    whole = loaded("v41-nano", is_exact=False)
+    assert torch.equal(model.layers[3].moe.down.data, whole.model.layers[3].moe.down.data)
+    assert torch.equal(draft.main.weight, whole.draft.main.weight)

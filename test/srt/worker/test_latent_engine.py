@@ -8,12 +8,14 @@ from dataclasses import replace
 import pytest
 
 from test.loading import CACHE, HOST, SCHED, load_runner
-from test.v41 import CHECKPOINTS
+from test.v41 import CHECKPOINTS, loaded
 from treadle.srt.checkpoint import load_model_config
 from treadle.srt.config import ModelSection, ServerConfig
 from treadle.srt.errors import ConfigError
 from treadle.srt.messages import PageUpdate, SamplingParams, SlotReset, StepPlan
+from treadle.srt.models.held import held_bytes
 from treadle.srt.resolve import resolve
+from treadle.srt.worker import latent_engine
 from treadle.srt.worker.runner import Runner
 
 NANO = CHECKPOINTS / "v41-nano"
@@ -35,7 +37,14 @@ def test_capacity_is_what_the_layout_says():
     ready = runner.capacity(0)
     assert ready.num_slots == 1 + 2 * SCHED.max_running  # half of them for warm windows
     assert ready.kv_bytes <= CACHE.memory_bytes
-    assert ready.weight_bytes == pytest.approx(1_507_374, rel=0.2)
+    assert ready.weight_bytes == held_bytes(loaded("v41-nano", is_exact=False).model)
+
+
+def test_a_model_larger_than_the_memory_is_loaded_with_a_warning(monkeypatch, caplog):
+    little = replace(HOST, available_bytes=1 << 20)
+    monkeypatch.setattr(latent_engine, "read_host_facts", lambda: little)
+    needed = load_runner(NANO).capacity(0).weight_bytes
+    assert f"weight_bytes={needed} available_bytes={1 << 20}" in caplog.text
 
 
 @pytest.mark.parametrize(("rule", "trimmed"), [("auto", True), ("prompt", True), ("off", False)])
