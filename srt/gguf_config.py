@@ -12,6 +12,7 @@ import struct
 
 from .errors import CheckpointError, ConfigError
 from .gguf import GgmlType, GgufFile
+from .json_object import MAX_LAYERS
 from .model_config import GEMMA3_REPLAY_SLOPE, LayerConfig, LayerKind, ModelConfig, Rope
 
 ARCHITECTURES = {
@@ -20,7 +21,6 @@ ARCHITECTURES = {
     "qwen3": ("Qwen3ForCausalLM", "qwen3"),
     "gemma3": ("Gemma3ForCausalLM", "gemma3_text"),
 }
-MAX_LAYERS = 4096
 GEMMA_PERIOD = 6  # every sixth layer is global
 GEMMA_LOCAL_THETA = 1e4
 GEMMA_27B_LAYERS = 62  # the one size whose query scale is hidden / heads, not the head size

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, NewType
 
+from .arrays import ids
 from .lifecycle import Failed, Progress, Ready, Shutdown
 from .profiling import Profile
 from .scores import PromptScores, ScoredRows
@@ -28,11 +29,6 @@ RequestId = NewType("RequestId", str)
 
 SPAN_FIELDS = 5
 FROM_DEVICE = -1  # token id in a plan that the worker takes from the slot's device state
-
-
-def ids() -> array[int]:
-    """An empty id array (int32)."""
-    return array("i")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field
 
-
-def _ids() -> array[int]:
-    return array("i")
-
-
-def _floats() -> array[float]:
-    return array("d")
+from .arrays import floats, ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +32,8 @@ class PromptScores:
     the best token of the vocabulary) n; `top_ids` and `top_logprobs` n*k; `chosen` n*c.
     """
 
-    logprobs: array[float] = field(default_factory=_floats)
-    ranks: array[int] = field(default_factory=_ids)
-    top_ids: array[int] = field(default_factory=_ids)
-    top_logprobs: array[float] = field(default_factory=_floats)
-    chosen: array[float] = field(default_factory=_floats)
+    logprobs: array[float] = field(default_factory=floats)
+    ranks: array[int] = field(default_factory=ids)
+    top_ids: array[int] = field(default_factory=ids)
+    top_logprobs: array[float] = field(default_factory=floats)
+    chosen: array[float] = field(default_factory=floats)

@@ -9,9 +9,7 @@ from array import array
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-
-def _ids() -> array[int]:
-    return array("i")
+from .arrays import ids
 
 
 class GrammarKind(StrEnum):
@@ -53,4 +51,4 @@ class TokenMask:
 
     slot: int
     words: array[int]
-    forced: array[int] = field(default_factory=_ids)
+    forced: array[int] = field(default_factory=ids)

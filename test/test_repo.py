@@ -50,6 +50,7 @@ WITHOUT_MIRROR = {
     "srt/tokenizer/deepseek_v41_format.py",  # through test_deepseek_v41_chat
     "srt/tokenizer/deepseek_v41_texts.py",  # data, through test_deepseek_v41_chat
     "srt/worker/engine.py", "srt/worker/dense_engine.py",  # through test_runner
+    "srt/arrays.py",  # values
     "srt/messages.py", "srt/lifecycle.py", "srt/scores.py", "srt/token_masks.py",  # values
     "srt/config.py",  # values
     "srt/errors.py",

@@ -16,7 +16,8 @@ from treadle.srt.cache.replay import ReplaySchedule
 from treadle.srt.checkpoint import load_model_config
 from treadle.srt.layers.latent_pools import LatentPools
 from treadle.srt.layers.row_formats import RowFormats
-from treadle.srt.loader.packed import PackedWeights
+from treadle.srt.loader.packed import PackedWeights, Weights
+from treadle.srt.loader.share import WHOLE, Share
 from treadle.srt.messages import PageUpdate, SamplingParams, SlotReset, StepPlan
 from treadle.srt.model_config import LayerKind, ModelConfig
 from treadle.srt.models.deepseek_v41 import DeepseekV41
@@ -41,6 +42,13 @@ class Loaded:
     formats: RowFormats
 
 
+def builder_of(
+    config: ModelConfig, weights: Weights, *, is_rounding: bool = True, share: Share = WHOLE
+) -> Builder:
+    assert config.latent is not None
+    return Builder(config, config.latent, weights, is_rounding, share)
+
+
 @functools.cache
 def loaded(name: str, is_exact: bool) -> Loaded:
     """`is_exact`: no quantiser on activations and caches."""
@@ -48,8 +56,7 @@ def loaded(name: str, is_exact: bool) -> Loaded:
     config = load_model_config(folder)
     latent = config.latent
     assert latent is not None
-    weights = PackedWeights.open(folder, config)
-    builder = Builder(config, latent, weights, is_rounding=not is_exact)
+    builder = builder_of(config, PackedWeights.open(folder, config), is_rounding=not is_exact)
     model = builder.model(folder)
     draft = builder.draft(model)
     assert draft is not None

@@ -20,6 +20,7 @@ from ..errors import BadRequest
 from ..grammar.compile import from_lark, lark_json
 from ..parse.tools_deepseek import CALL_BEGIN, CALL_END, CALLS_BEGIN, CALLS_END, SEPARATOR
 from ..parse.tools_dsml import MARK
+from ..plain_json import plain_json
 from ..token_masks import Grammar
 from .chat_output import OutputRules
 from .schema import Tool
@@ -42,7 +43,7 @@ class Speller:
     def __call__(self, text: str) -> str:
         parts = re.split("(" + "|".join(map(re.escape, (*self.special, "\n"))) + ")", text)
         return " ".join(
-            f"<[{self.special[part]}]>" if part in self.special else _quoted(part)
+            f"<[{self.special[part]}]>" if part in self.special else plain_json(part)
             for part in parts
             if part
         )
@@ -135,13 +136,13 @@ def _python_call(i: int, tool: Tool, spell: Speller) -> Rules:
                 param="tools",
             )
         lines += [
-            f"p_{i}_{j}: {_quoted(name + '=')} v_{i}_{j}",
+            f"p_{i}_{j}: {plain_json(name + '=')} v_{i}_{j}",
             f"v_{i}_{j}: {lark_json(_within(schema, value))}",
         ]
         terms.append((f"p_{i}_{j}", is_required))
-    listed, more = _listed(f"a_{i}", terms, _quoted(", "))
+    listed, more = _listed(f"a_{i}", terms, plain_json(", "))
     return [
-        f"call_{i}: {_quoted(tool.function.name + '(')} {listed} {_quoted(')')}",
+        f"call_{i}: {plain_json(tool.function.name + '(')} {listed} {plain_json(')')}",
         *more,
         *lines,
     ]
@@ -169,7 +170,7 @@ def _parameter(rule: str, name: str, value: Schema, gap: str, spell: Speller) ->
     end = f"</{MARK}{gap}parameter>"
     choices = [value["const"]] if "const" in value else value.get("enum")
     if is_text and isinstance(choices, list):
-        texts = " | ".join(_quoted(str(choice)) for choice in choices)
+        texts = " | ".join(plain_json(str(choice)) for choice in choices)
         return [f"{rule}: {spell(head)} ({texts}) {spell(end)}"]
     if is_text:
         return [f"{rule}: {spell(head)} {rule}_end", *spell.up_to(f"{rule}_end", end)]
@@ -224,10 +225,6 @@ def _within(schema: Schema, value: Schema) -> Schema:
 
 def _term(spell: Speller, text: str) -> str:
     return spell(text) if text else ""
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _escaped(text: str) -> str:

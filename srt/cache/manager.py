@@ -21,8 +21,8 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..arrays import ids
 from ..errors import InvariantBroken
-from ..messages import ids
 from .grid import count_points, segment_ends
 from .invariants import check_conservation, check_leases, check_slots
 from .lease import FRESH, Admission, Lease, Origin, PrefixHit

@@ -75,13 +75,15 @@ class PageAllocator:
 
     def check(self) -> None:
         """Raises: InvariantBroken when the lists and the states disagree (T2)."""
-        held = list(self._free)
+        states = bytearray(self._state)
+        for page in self._free:  # there may be a million: no list, no set of them
+            if states[page] != _FREE:
+                raise InvariantBroken("free list of pages disagrees with page states")
+            states[page] = _TAKEN  # a second time is a mistake, too
         waiting = [page for pages in self._quarantine.values() for page in pages]
-        if any(self._state[p] != _FREE for p in held) or len(set(held)) != len(held):
-            raise InvariantBroken("free list of pages disagrees with page states")
         if any(self._state[p] != _QUARANTINED for p in waiting):
             raise InvariantBroken("quarantine of pages disagrees with page states")
-        if self._state.count(_FREE) != len(held) or self._state.count(_QUARANTINED) != len(waiting):
+        if states.count(_FREE) or states.count(_QUARANTINED) != len(waiting):
             raise InvariantBroken("a page is lost between free list and quarantine")
 
     def taken(self) -> list[int]:

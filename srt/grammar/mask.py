@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
-from ..messages import ids
+from ..arrays import ids
 from ..token_masks import Grammar, TokenBytes
 from .compile import limits, refusal, to_llguidance
 

@@ -23,7 +23,7 @@ from ..model_config import ModelConfig
 from .complete import listed
 from .deepseek_v41_tensors import VISION, TensorSpec, tensor_specs
 from .tensor_folder import StoredTensor, TensorFolder
-from .weights import Progress
+from .weights import ProgressFn
 
 RAW = (torch.int8, torch.float8_e8m0fnu)
 
@@ -50,10 +50,12 @@ def _silent(done: int, total: int, label: str) -> None:
 class PackedWeights:
     specs: Mapping[str, TensorSpec]
     files: TensorFolder
-    report: Progress = _silent
+    report: ProgressFn = _silent
 
     @classmethod
-    def open(cls, folder: Path, config: ModelConfig, progress: Progress = _silent) -> PackedWeights:
+    def open(
+        cls, folder: Path, config: ModelConfig, progress: ProgressFn = _silent
+    ) -> PackedWeights:
         """Raises: CheckpointError for tensors missing, extra, mis-shaped or of another dtype."""
         files = TensorFolder.open(folder)
         specs = tensor_specs(config)

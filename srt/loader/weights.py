@@ -20,7 +20,7 @@ from .dummy import DummyWeights
 from .gguf_tensors import GgufWeights
 from .safetensors import SafetensorsWeights
 
-Progress = Callable[[int, int, str], None]  # bytes done, bytes in all, what was just loaded
+ProgressFn = Callable[[int, int, str], None]  # bytes done, bytes in all, what was just loaded
 
 
 class WeightSource(Protocol):
@@ -31,7 +31,7 @@ class WeightSource(Protocol):
 
 
 def iter_weights(
-    path: Path, config: ModelConfig, load_format: str, progress: Progress
+    path: Path, config: ModelConfig, load_format: str, progress: ProgressFn
 ) -> Iterator[tuple[str, Tensor]]:
     """(parameter, tensor) pairs on the CPU: matrices [out, in] in fp32 or bf16, vectors in fp32.
 
@@ -54,7 +54,7 @@ def _source(path: Path, config: ModelConfig, load_format: str) -> WeightSource:
     return (GgufWeights if found == "gguf" else SafetensorsWeights).open(path, config)
 
 
-def _iterate(source: WeightSource, progress: Progress) -> Iterator[tuple[str, Tensor]]:
+def _iterate(source: WeightSource, progress: ProgressFn) -> Iterator[tuple[str, Tensor]]:
     total = sum(source.sizes.values())
     done = 0
     for parameter, num_bytes in source.sizes.items():

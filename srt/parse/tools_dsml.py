@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import re
 
+from ..plain_json import plain_json
 from .calls import CallParser
 from .feed import Steps, find_first, held_back
 
@@ -108,7 +109,7 @@ class DsmlParser(CallParser):
                 if self._is_cut_off():
                     feed.take(len(feed.unread))
                 return
-            self._arguments(f"{before}{_quoted(attributes['name'])}: ")
+            self._arguments(f"{before}{plain_json(attributes['name'])}: ")
             before = ", "
             if not (yield from self._value(is_text=attributes.get("string") == "true")):
                 return
@@ -124,7 +125,7 @@ class DsmlParser(CallParser):
             if not tag:
                 end -= held_back(unread, _PARAMETER_END)
             if is_text:
-                self._arguments(_quoted(feed.take(end))[1:-1])
+                self._arguments(plain_json(feed.take(end))[1:-1])
             if tag:
                 self._arguments('"' if is_text else _json_or_string(feed.take(end)))
                 feed.take(len(tag))
@@ -155,16 +156,12 @@ def _is_begun(text: str) -> bool:
     )
 
 
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
 def _json_or_string(text: str) -> str:
     """`text` if it is JSON, to the letter; else a JSON string of it."""
     try:
         json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        return _quoted(text)
+        return plain_json(text)
     return text.strip()
 
 

@@ -28,20 +28,18 @@ from ..api.output_formats import find_formats
 from ..api.sampling import SamplingDefaults, SamplingReader
 from ..api.service import ModelInfo, Service
 from ..checkpoint import load_sampling_defaults, resolve_path
-from ..deepseek_v41_config import ARCHITECTURE as DEEPSEEK_V41
 from ..errors import ConfigError, TreadleError, WorkerLost
 from ..lifecycle import Ready
 from ..log import event
 from ..metrics import HttpMetrics, RequestMetrics
 from ..net.http_server import HttpServer, bind
 from ..net.ipc import AsyncChannel, Hub, Outbox
-from ..tokenizer.chat import pick_template
-from ..tokenizer.deepseek_v41_format import DeepseekV41Format
 from ..tokenizer.encode import Tokenizer
 from ..tokenizer.frontend import Frontend, ServingState
 from ..tokenizer.jobs import probe_job
 from ..tokenizer.limits import Limits
-from ..tokenizer.prompts import PromptFormat, Prompts
+from ..tokenizer.prompt_formats import pick_format
+from ..tokenizer.prompts import Prompts
 from ..tokenizer.token_table import token_table
 from .boot import Boot, run_child
 
@@ -100,7 +98,7 @@ def make_service(boot: Boot, channel: AsyncChannel) -> Service:
     limits = Limits(config.model.context_len, min(model.vocab_size, tokenizer.vocab_size))
     eos_ids = tuple(i for i in dict.fromkeys((*model.eos_ids, *tokenizer.eos_ids)))
     metrics = RequestMetrics(config.model.served_name, config.api.metrics_prefix)
-    template = _prompt_format(boot, tokenizer)
+    template = pick_format(model.architecture, tokenizer, config.model.chat_template)
     frontend = Frontend(channel, tokenizer, metrics)
     has_grammars = config.sched.grammar_backend != "none"
     if has_grammars:
@@ -127,14 +125,6 @@ def make_service(boot: Boot, channel: AsyncChannel) -> Service:
         http_metrics=HttpMetrics(metrics.registry, metrics.prefix),
         version=_version(),
     )
-
-
-def _prompt_format(boot: Boot, tokenizer: Tokenizer) -> PromptFormat | None:
-    """The model's own format in code where it has one, unless a template is asked for."""
-    asked = boot.config.model.chat_template
-    if boot.model_config.architecture == DEEPSEEK_V41 and not asked:
-        return DeepseekV41Format()
-    return pick_template(tokenizer, asked)
 
 
 def launch_command(boot: Boot) -> str:

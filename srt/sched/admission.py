@@ -16,12 +16,13 @@ from collections.abc import Container, Iterable, Iterator
 from random import Random
 from typing import NamedTuple
 
+from ..arrays import ids
 from ..cache.lease import Admission, Origin, PrefixHit
 from ..cache.manager import CacheManager
 from ..cache.node import Namespace
 from ..cache.replay import ReplayShape
 from ..errors import InvariantBroken
-from ..messages import SlotId, SlotReset, ids
+from ..messages import SlotId, SlotReset
 from .counters import Counters
 from .estimate import NewTokenEstimate
 from .plan import StepBuilder, span_end, stop_of

@@ -10,8 +10,9 @@ the parser `hermes`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
+
+from ..plain_json import plain_json
 
 _INTRODUCTION = """\
 You can call functions. Each line between the tags describes one as JSON:
@@ -45,7 +46,7 @@ def introduce(
     messages: Sequence[Mapping[str, object]], tools: Sequence[Mapping[str, object]]
 ) -> list[Mapping[str, object]]:
     """The conversation with the tools in its first message, the system's."""
-    text = _INTRODUCTION.format(tools="\n".join(_json(tool) for tool in tools))
+    text = _INTRODUCTION.format(tools="\n".join(plain_json(tool) for tool in tools))
     first = messages[0]
     if first["role"] not in ("system", "developer"):
         return [{"role": "system", "content": text}, *messages]
@@ -67,9 +68,5 @@ def _with_calls(message: Mapping[str, object]) -> Mapping[str, object]:
         for call in calls:
             function = call["function"]
             call = {"name": function["name"], "arguments": function["arguments"]}
-            texts.append(f"<tool_call>\n{_json(call)}\n</tool_call>")
+            texts.append(f"<tool_call>\n{plain_json(call)}\n</tool_call>")
     return {**message, "content": "\n".join(texts)}
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -10,12 +10,12 @@ turns is dropped unless tools are defined; texts between two markers are encoded
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import BadRequest
+from ..plain_json import plain_json
 from .deepseek_v41_texts import EFFORT, FORMAT_HEAD, TOOLS_HEAD, TOOLS_TAIL
 
 BOS, EOS = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
@@ -125,10 +125,10 @@ def _head(writer: _Writer, turns: Sequence[Turn], options: PromptOptions) -> int
     if options.tools:
         writer.text("\n\n")
         writer.template(TOOLS_HEAD)
-        writer.text("\n".join(_json(_function(tool)) for tool in options.tools))
+        writer.text("\n".join(plain_json(_function(tool)) for tool in options.tools))
         writer.template(TOOLS_TAIL)
     if options.schema is not None:
-        writer.text("\n\n" + FORMAT_HEAD + _json(options.schema))
+        writer.text("\n\n" + FORMAT_HEAD + plain_json(options.schema))
     return int(has_system)
 
 
@@ -168,7 +168,7 @@ def _calls(writer: _Writer, calls: Sequence[object]) -> None:
             is_text = isinstance(value, str)
             writer.template(f"<{DSML} parameter name=")
             writer.text(f'"{key}" string="{"true" if is_text else "false"}">')
-            writer.text(str(value) if is_text else _json(value))
+            writer.text(str(value) if is_text else plain_json(value))
             writer.template(f"</{DSML} parameter>\n")
         if not arguments:
             writer.text("\n")
@@ -219,7 +219,3 @@ def _call_ids(message: Message) -> list[str]:
     calls = message.get("tool_calls") or []
     assert isinstance(calls, Sequence)
     return [str(call.get("id") or "") for call in calls]
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -17,11 +17,10 @@ from ..config import ServerConfig
 from ..layers.batch import ForwardBatch
 from ..layers.linear import Linear
 from ..layers.pools import Pools
+from ..loader.weights import ProgressFn
 from ..model_config import ModelConfig
 from .drafter import Drafter
 from .mapping import Trim
-
-ProgressFn = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,14 @@ from ..cache.replay import ReplaySchedule, ScheduleCache
 from ..config import ServerConfig
 from ..layers.batch import ForwardBatch
 from ..lifecycle import Ready
+from ..loader.weights import ProgressFn
 from ..messages import SPAN_FIELDS, Rewind, SlotReset, StepPlan, StepResult
 from ..model_config import ModelConfig
 from ..models.dspark import Anchor
 from ..scores import PromptScores
 from .dense_engine import load_dense
 from .drafter import Drafter
-from .engine import Engine, LoadRequest, ProgressFn
+from .engine import Engine, LoadRequest
 from .latent_engine import load_latent
 from .mapping import Spans, build_batch, kept_ends, remember
 from .profiler import Profiler

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from test.v41 import CHECKPOINTS
+from test.v41 import CHECKPOINTS, builder_of
 from treadle.srt.checkpoint import load_model_config
 from treadle.srt.loader.packed import PackedWeights
 from treadle.srt.loader.share import WHOLE, Share
-from treadle.srt.models.deepseek_v41_build import Builder
 
 NANO = CHECKPOINTS / "v41-nano"
 
@@ -17,7 +16,7 @@ NANO = CHECKPOINTS / "v41-nano"
 def moe(share: Share):
     config = load_model_config(NANO)
     weights = PackedWeights.open(NANO, config)
-    builder = Builder(config, config.latent, weights, is_rounding=True, share=share)
+    builder = builder_of(config, weights, share=share)
     return builder.moe("layers.3.ffn.", config.latent.moe)
 
 

@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from test.v41 import CHECKPOINTS, loaded
+from test.v41 import CHECKPOINTS, builder_of, loaded
 from treadle.srt.checkpoint import load_model_config
 from treadle.srt.loader import tensor_folder
 from treadle.srt.loader.deepseek_v41_tensors import FOR_IMAGES
@@ -31,7 +31,6 @@ from treadle.srt.loader.packed import PackedWeights
 from treadle.srt.loader.share import Share
 from treadle.srt.loader.tensor_folder import INDEX
 from treadle.srt.models.deepseek_v41 import DeepseekV41
-from treadle.srt.models.deepseek_v41_build import Builder
 from treadle.srt.models.dspark import Dspark
 
 ALL_TENSORS, VISION_TENSORS = 96_085, 266
@@ -159,7 +158,7 @@ def released(tmp_path_factory):
     Tokenizer(WordLevel(vocab, unk_token="w0")).save(str(folder / "tokenizer.json"))
     config = load_model_config(folder)
     weights = MetaWeights.of(config)
-    builder = Builder(config, config.latent, weights, is_rounding=True)
+    builder = builder_of(config, weights)
     model = builder.model(folder)
     return Released(weights, model, builder.draft(model))
 
@@ -229,7 +228,7 @@ def test_hash_constants_of_the_model_are_those_of_appendix_a(released):
 def taken_by(rank: int, size: int) -> set[str]:
     config = load_model_config(NANO)
     weights = MetaWeights.of(config)
-    builder = Builder(config, config.latent, weights, is_rounding=True, share=Share(rank, size))
+    builder = builder_of(config, weights, share=Share(rank, size))
     builder.draft(builder.model(NANO))
     return set(weights.asked)
 
@@ -277,7 +276,7 @@ def test_loading_maps_one_shard_at_a_time_and_keeps_the_tables_only(tmp_path, mo
 
     weights = PackedWeights.open(folder, config)
     monkeypatch.setattr(tensor_folder, "open_file", watched)
-    builder = Builder(config, config.latent, weights, is_rounding=True)
+    builder = builder_of(config, weights)
     model = builder.model(folder)
     draft = builder.draft(model)
     assert len(set.union(*seen)) == 24 and max(map(len, seen)) == 1

@@ -6,13 +6,12 @@ import math
 
 import torch
 
-from test.v41 import CHECKPOINTS, loaded
+from test.v41 import CHECKPOINTS, builder_of, loaded
 from treadle.kernels import ops
 from treadle.srt.checkpoint import load_model_config
 from treadle.srt.layers.engram import EngramTable
 from treadle.srt.layers.linear import Linear
 from treadle.srt.loader.meta import MetaWeights
-from treadle.srt.models.deepseek_v41_build import Builder
 from treadle.srt.models.held import held_bytes
 
 
@@ -33,7 +32,7 @@ def test_a_mapped_table_counts_nothing():
 def test_a_model_holds_its_experts_packed_and_the_rest_in_fp32():
     config = load_model_config(CHECKPOINTS / "v41-nano")
     weights = MetaWeights.of(config)
-    builder = Builder(config, config.latent, weights, is_rounding=True)
+    builder = builder_of(config, weights)
     builder.model(CHECKPOINTS / "v41-nano")
     expected = 0
     for name, spec in weights.asked.items():

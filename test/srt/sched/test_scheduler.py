@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from test.fake_model import FakeModel
+from treadle.srt.arrays import ids
 from treadle.srt.errors import InvariantBroken
-from treadle.srt.messages import FROM_DEVICE, AbortRequest, RequestId, StepResult, ids
+from treadle.srt.messages import FROM_DEVICE, AbortRequest, RequestId, StepResult
 
 from .conftest import STOP, MakeLoop
 
