@@ -91,6 +91,14 @@ def test_pages_are_conserved(ops):
         assert pages.num_free + pages.num_quarantined + pages.num_taken == 9
 
 
+def test_check_sees_a_page_that_is_free_twice():
+    pages = PageAllocator(6)
+    pages.check()
+    pages._free.append(pages._free[0])
+    with pytest.raises(InvariantBroken, match="free list"):
+        pages.check()
+
+
 def test_check_sees_a_lost_page():
     pages = PageAllocator(4)
     pages._free.pop()

@@ -17,7 +17,7 @@ from treadle.srt.loader.tensor_folder import INDEX, TensorFolder
 
 def write(folder: Path, files: dict[str, dict[str, Tensor]], **moved: str) -> Path:
     """`moved`: tensor -> the file that the index names instead of the one that holds it."""
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for file_name, tensors in files.items():
         save_file(tensors, folder / file_name)
         weight_map |= dict.fromkeys(tensors, file_name)
