@@ -17,6 +17,7 @@ from .reference import (
     indexer,
     moe,
     norm,
+    packed_linear,
     quant,
 )
 from .reference import kv_write as kv_write_reference
@@ -30,12 +31,17 @@ from .reference import (
 from .reference import window_attention as window_reference
 from .reference.block_float import RowKind
 from .reference.hyper import HyperMatrix
+from .reference.moe import Experts
+from .reference.packed_linear import MatrixKind, PackedMatrix
 from .reference.quant import Q8Weight
 from .reference.rope import QkNorm, rope_inv_freq, rope_table
 from .reference.rope_pairs import yarn_frequencies
 
 __all__ = [
+    "Experts",
     "HyperMatrix",
+    "MatrixKind",
+    "PackedMatrix",
     "Q8Weight",
     "QkNorm",
     "RowKind",
@@ -59,10 +65,13 @@ __all__ = [
     "hyper_expand",
     "hyper_weights",
     "index_scores",
+    "join_packed",
     "kv_write",
     "latent_attention",
     "linear",
+    "linear_packed",
     "linear_q8",
+    "moe_experts",
     "mxfp4_dequantize",
     "mxfp4_quantize",
     "mxfp4_round",
@@ -71,6 +80,9 @@ __all__ = [
     "nvfp4_dequantize",
     "nvfp4_quantize",
     "pack_nibbles",
+    "pack_float32",
+    "pack_fp4",
+    "pack_fp8",
     "pack_q8",
     "paged_attention",
     "pool_pairs",
@@ -84,6 +96,7 @@ __all__ = [
     "route",
     "select_entries",
     "silu_mul",
+    "unpack_matrix",
     "unpack_nibbles",
     "unpack_q8",
     "window_attention",
@@ -100,6 +113,13 @@ q8_rows = op(quant.q8_rows, cpu="quant.q8_rows")
 # linear
 linear = op(linear_reference.linear, cpu="linear.linear")
 linear_q8 = op(linear_reference.linear_q8, cpu="linear.linear_q8")
+
+pack_float32 = op(packed_linear.pack_float32)
+pack_fp8 = op(packed_linear.pack_fp8)
+pack_fp4 = op(packed_linear.pack_fp4)
+join_packed = op(packed_linear.join_packed)
+unpack_matrix = op(packed_linear.unpack_matrix)
+linear_packed = op(packed_linear.linear_packed, cpu="packed_linear.linear_packed")
 
 # norm, rope, activation
 rms_norm = op(norm.rms_norm, cpu="norm.rms_norm")
@@ -137,8 +157,9 @@ unpack_nibbles = op(block_float.unpack_nibbles)
 hyper_weights = op(hyper.hyper_weights, cpu="hyper.hyper_weights")
 hyper_collapse = op(hyper.hyper_collapse, cpu="hyper.hyper_collapse")
 hyper_expand = op(hyper.hyper_expand, cpu="hyper.hyper_expand")
-route = op(moe.route)
-clamped_swiglu = op(moe.clamped_swiglu)
+route = op(moe.route, cpu="moe.route")
+clamped_swiglu = op(moe.clamped_swiglu, cpu="moe.clamped_swiglu")
+moe_experts = op(moe.moe_experts, cpu="moe.moe_experts")
 engram_rows = op(engram.engram_rows)
 engram_gate = op(engram.engram_gate)
 

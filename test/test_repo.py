@@ -36,7 +36,7 @@ FORBIDDEN = (
 )  # fmt: skip
 # Operators whose only backend yet is the reference: nothing to bench it against.
 REFERENCE_ONLY = {
-    "compressor", "engram", "indexer", "latent_attention", "moe", "rope_pairs",
+    "compressor", "engram", "indexer", "latent_attention", "rope_pairs",
 }  # fmt: skip
 # Packages without behaviour of their own to test, or tested through what composes them.
 WITHOUT_MIRROR = {

@@ -109,16 +109,39 @@ static inline Vec clamp(Vec v, float limit) {  // not-a-number stays
     return v < -limit ? splat(-limit) : v;
 }
 
+#if defined(ISA_AVX512)
+static inline void store_codes(uint8_t* at, IntVec code) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(at), _mm512_cvtepi32_epi8((__m512i)code));
+}
+
+static inline IntVec widen_codes(__m128i bytes) { return (IntVec)_mm512_cvtepu8_epi32(bytes); }
+#else
 static inline void store_codes(uint8_t* at, IntVec code) {
     const CodeVec bytes = __builtin_convertvector(code, CodeVec);
     std::memcpy(at, &bytes, sizeof bytes);
 }
+#endif
 
+#if defined(ISA_AVX2)
+static inline IntVec widen_codes(__m128i bytes) {
+    __m256i half[2] = {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_unpackhi_epi64(bytes, bytes))};
+    IntVec code;
+    std::memcpy(&code, half, sizeof code);
+    return code;
+}
+#endif
+
+#if defined(ISA_AVX512) || defined(ISA_AVX2)
+static inline IntVec load_codes(const uint8_t* at) {
+    return widen_codes(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
+}
+#else
 static inline IntVec load_codes(const uint8_t* at) {
     CodeVec bytes;
     std::memcpy(&bytes, at, sizeof bytes);
     return __builtin_convertvector(bytes, IntVec);
 }
+#endif
 
 // Of two codes in a byte the even one is the low half.
 static inline void store_nibbles(uint8_t* at, IntVec code) {
@@ -127,6 +150,12 @@ static inline void store_nibbles(uint8_t* at, IntVec code) {
     for (int64_t i = 0; i < LANES / 2; ++i) at[i] = static_cast<uint8_t>(lanes[2 * i] | (lanes[2 * i + 1] << 4));
 }
 
+#if defined(ISA_AVX512) || defined(ISA_AVX2)
+static inline IntVec load_nibbles(const uint8_t* at) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)), low = _mm_set1_epi8(15);
+    return widen_codes(_mm_unpacklo_epi8(_mm_and_si128(bytes, low), _mm_and_si128(_mm_srli_epi16(bytes, 4), low)));
+}
+#else
 static inline IntVec load_nibbles(const uint8_t* at) {
     uint8_t lanes[LANES];
     for (int64_t i = 0; i < LANES / 2; ++i) {
@@ -135,6 +164,7 @@ static inline IntVec load_nibbles(const uint8_t* at) {
     }
     return load_codes(lanes);
 }
+#endif
 
 struct Scale {
     float value;

@@ -67,6 +67,33 @@ struct HyperMatrix {
     float floor;
 };
 
+// A matrix of reference/packed_linear.py from one of its blocks on: BLOCK output features side by side.
+enum class MatrixKind : int64_t { float32 = 0, fp8 = 1, fp4 = 2 };
+
+struct Matrix {
+    MatrixKind kind;
+    const uint8_t* data;    // [blocks, k, BLOCK] floats or codes; fp4 [blocks, k / 2, BLOCK], even k in the low half
+    const uint8_t* scales;  // [blocks, k / GROUP, BLOCK] e8m0; null for float32
+    int64_t k;
+
+    int64_t block_bytes() const { return k * BLOCK * (kind == MatrixKind::float32 ? 8 : kind == MatrixKind::fp8 ? 2 : 1) / 2; }
+    Matrix from(int64_t block) const {
+        return {kind, data + block * block_bytes(), scales ? scales + block * (k / GROUP) * BLOCK : nullptr, k};
+    }
+};
+
+// Rows of x, picked by `index` where it is not null, and where their results go, row by row.
+struct MatrixRows {
+    const float* x;
+    int64_t x_stride;
+    const int64_t* index;
+    int64_t rows;
+    float* out;
+    int64_t out_stride;
+
+    const float* row(int64_t r) const { return x + (index ? index[r] : r) * x_stride; }
+};
+
 struct Kernels {
     const char* name;
     void (*quantize_row)(const float* x, int64_t k, int8_t* values, float* scales, int32_t* offsets);
@@ -85,6 +112,9 @@ struct Kernels {
     void (*hyper_weights)(const HyperMatrix& matrix, const float* x, float* out);
     void (*hyper_collapse)(const float* x, const float* pre, int64_t d, float* out);
     void (*hyper_expand)(const float* y, const float* post, const float* comb, const float* x, int64_t d, float* out);
+    // the first block of w, `cols` of its features; panel: k * BLOCK floats of scratch
+    void (*matrix_block)(const Matrix& w, const MatrixRows& rows, int64_t cols, float* panel);
+    void (*clamped_swiglu)(const float* gate, const float* up, int64_t n, float limit, float factor, float* out);
 };
 
 extern const Kernels portable_kernels;

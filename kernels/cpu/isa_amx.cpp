@@ -14,10 +14,12 @@
 #include "isa.h"
 
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c,amx-tile,amx-int8,prefer-vector-width=512")
+#define ISA_AVX512
 #include "vec.h"
 #include "rows.h"
 #include "float_rows.h"
 #include "hyper_rows.h"
+#include "matrix_block.h"
 #include "q8_avx512.h"
 
 namespace {
@@ -140,7 +142,8 @@ bool amx_permitted() {
 }
 
 const Kernels amx_kernels = {"amx", quantize_row<store_planes>, q8_block_amx, pack_block, unpack_row, rms_norm, add, rotate, gated,
-    encode_row, decode_row, round_row, hyper_weights, hyper_collapse, hyper_expand};
+    encode_row, decode_row, round_row, hyper_weights, hyper_collapse, hyper_expand,
+    matrix_block, clamped_swiglu};
 
 }  // namespace treadle
 #endif

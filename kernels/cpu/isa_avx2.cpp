@@ -9,10 +9,12 @@
 #include "isa.h"
 
 #pragma GCC target("avx2,fma,f16c")
+#define ISA_AVX2
 #include "vec.h"
 #include "rows.h"
 #include "float_rows.h"
 #include "hyper_rows.h"
+#include "matrix_block.h"
 
 namespace {
 
@@ -116,6 +118,7 @@ static void q8_block(const Q8Rows& x, const Q8Block& w) {
 
 namespace treadle {
 const Kernels avx2_kernels = {"avx2", quantize_row<store_words>, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated,
-    encode_row, decode_row, round_row, hyper_weights, hyper_collapse, hyper_expand};
+    encode_row, decode_row, round_row, hyper_weights, hyper_collapse, hyper_expand,
+    matrix_block, clamped_swiglu};
 }
 #endif

@@ -1,6 +1,8 @@
 // Sixteen floats at a time, written with the compiler's vector extension: each isa_*.cpp includes this after its
 // target pragma and gets code for its own registers. Results are the same bits in all of them, because the
 // operations and their order are fixed here (the build turns contraction to fused multiply-adds off).
+// Where the compiler makes poor code of an operation, ISA_AVX512 and ISA_AVX2 choose instructions: the translation
+// unit defines one of them, because g++ does not define its own macros for a target that a pragma names.
 // Everything is static: two translation units with different targets must not share an inline function.
 #pragma once
 

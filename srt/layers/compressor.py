@@ -19,19 +19,20 @@ from treadle.kernels import ops
 
 from .batch import LayerRows
 from .latent_pools import LatentPools
+from .quant import ScaledLinear
 
 
 @dataclass(frozen=True, slots=True)
 class KeyMaker:
     """Index keys from latents: weight [d, D], norm [d], frequencies of the last channels."""
 
-    weight: Tensor
+    weight: ScaledLinear
     norm: Tensor
     frequencies: Tensor
     eps: float
 
     def __call__(self, latent: Tensor, positions: Tensor) -> Tensor:
-        key = ops.rms_norm(ops.linear(latent, self.weight, None), self.norm, self.eps)
+        key = ops.rms_norm(self.weight(latent), self.norm, self.eps)
         return ops.rope_pairs(key, positions, self.frequencies)
 
 
@@ -41,8 +42,8 @@ class Compressor:
 
     layer: int
     ratio: int
-    wkv: Tensor
-    wgate: Tensor | None
+    wkv: ScaledLinear
+    wgate: ScaledLinear | None
     norm: Tensor
     frequencies: Tensor
     key: KeyMaker
@@ -65,9 +66,9 @@ class Compressor:
         """(pooled [E, D], position of each entry's first token, where it goes in the pool)."""
         if self.wgate is None:
             new = torch.nonzero(rows.page_dst >= 0)[:, 0]
-            values = ops.linear(x[new], self.wkv, None)
+            values = self.wkv(x[new])
             return values, rows.positions[new], rows.page_dst[new]
-        values, gates = ops.linear(x, self.wkv, None), ops.linear(x, self.wgate, None)
+        values, gates = self.wkv(x), self.wgate(x)
         tail = pools.tails[self.layer]
         even, even_gate = self._previous(values, gates, rows, tail)
         self._keep(values, gates, rows, tail)

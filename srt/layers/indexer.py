@@ -56,7 +56,7 @@ class Indexer:
 
     config: IndexerConfig
     wq: ScaledLinear
-    weights: Tensor
+    weights: ScaledLinear
     frequencies: Tensor
     is_rounding: bool
     marks: bool
@@ -76,7 +76,7 @@ class Indexer:
         q = self.wq(latent_q).view(-1, c.num_heads, c.head_dim)
         q = ops.rope_pairs(q, positions, self.frequencies)
         q = ops.mxfp4_round(q) if self.is_rounding else q
-        weight = ops.linear(x, self.weights, None) * (c.head_dim**-0.5 * c.num_heads**-0.5)
+        weight = self.weights(x) * (c.head_dim**-0.5 * c.num_heads**-0.5)
         longest = max((len(keys) for _, keys in runs), default=0)
         chosen = torch.full((len(x), c.num_chosen), -1)
         marked = torch.zeros(len(x), longest, dtype=torch.bool) if self.marks else None

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from treadle.kernels import ops
+from treadle.kernels.ops import PackedMatrix
 
 from .batch import ForwardBatch, LayerRows
 from .compressor import Compressor
@@ -42,13 +43,13 @@ class LatentShape:
 
 @dataclass(slots=True, eq=False)
 class LatentAttention:
-    """Shapes: wq_a_kv [q rank + D, hidden], wq_b [H*D, q rank], wo_a [groups, rank, H*D/groups],
+    """Shapes: wq_a_kv [q rank + D, hidden], wq_b [H*D, q rank], wo_a [groups*rank, H*D/groups],
     wo_b [hidden, groups*rank], sink [H]."""
 
     shape: LatentShape
     wq_a_kv: ScaledLinear
     wq_b: ScaledLinear
-    wo_a: Tensor
+    wo_a: PackedMatrix
     wo_b: ScaledLinear
     q_norm: Tensor
     kv_norm: Tensor
@@ -97,9 +98,9 @@ class LatentAttention:
         """out [T, H, D] is turned back; the heads of a group are mixed into its low-rank channels,
         then all together: [T, hidden]."""
         out = ops.rope_pairs(out, positions, self.frequencies, inverse=True)
-        groups, width = self.wo_a.shape[0], self.wo_a.shape[2]
-        grouped = out.reshape(-1, groups, width)
-        return self.wo_b(torch.einsum("tgc,grc->tgr", grouped, self.wo_a).flatten(1))
+        groups = self.shape.groups
+        mixed = ops.linear_packed(out.flatten(1), self.wo_a, is_rounding=False, groups=groups)
+        return self.wo_b(mixed)
 
     def _runs_with(
         self, rows: LayerRows, batch: ForwardBatch, pools: LatentPools, *, keys: bool

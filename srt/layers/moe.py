@@ -8,52 +8,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from treadle.kernels import ops
+from treadle.kernels.ops import Experts
 
 from ..latent_config import MoeConfig
-from .quant import Fp4Experts, ScaledLinear
+from .quant import ScaledLinear
 
 
 @dataclass(slots=True, eq=False)
 class Moe:
-    """Shapes, for E experts of which O are owned, width D, inner I: gate [E, D], bias [E]; gate_up
-    packed [O, 2I, D], down packed [O, D, I]."""
+    """Shapes, for E experts and width D: gate [E, D], bias [E]; `experts` are those that are owned."""
 
     config: MoeConfig
-    owned: range
-    gate: Tensor
+    gate: ScaledLinear
     bias: Tensor
-    gate_up: Fp4Experts
-    down: Fp4Experts
+    experts: Experts
     shared_gate_up: ScaledLinear
     shared_down: ScaledLinear
-    is_rounding: bool
 
     def __call__(self, x: Tensor) -> Tensor:
         """Shapes: x [T, D]; returns [T, D]. For a rank that owns every expert."""
-        return self.routed(x) + self.shared_down(self._inner(self.shared_gate_up(x)))
+        both = self.shared_gate_up(x)
+        half = both.shape[1] // 2
+        inner = ops.clamped_swiglu(both[:, :half], both[:, half:], self.config.swiglu_limit)
+        return self.routed(x).add_(self.shared_down(inner))
 
     def routed(self, x: Tensor) -> Tensor:
         """What the experts that are owned give. Shapes: x [T, D]; returns [T, D]."""
-        logits = ops.linear(x, self.gate, None)
-        chosen, weights = ops.route(logits, self.bias, self.config.num_chosen, self.config.factor)
-        out = torch.zeros_like(x)
-        rounded = ops.fp8_round(x) if self.is_rounding else x
-        for expert in torch.unique(chosen).tolist():
-            if expert not in self.owned:
-                continue
-            place = self.owned.index(expert)
-            rows, column = torch.nonzero(chosen == expert, as_tuple=True)
-            inner = self._inner(ops.linear(rounded[rows], self.gate_up.matrix(place), None))
-            inner = inner * weights[rows, column].unsqueeze(1)
-            if self.is_rounding:
-                inner = ops.fp8_round(inner)
-            out.index_add_(0, rows, ops.linear(inner, self.down.matrix(place), None))
-        return out
-
-    def _inner(self, gate_up: Tensor) -> Tensor:
-        half = gate_up.shape[1] // 2
-        return ops.clamped_swiglu(gate_up[:, :half], gate_up[:, half:], self.config.swiglu_limit)
+        c = self.config
+        chosen, weights = ops.route(self.gate(x), self.bias, c.num_chosen, c.factor)
+        return ops.moe_experts(x, chosen, weights, self.experts)

@@ -12,28 +12,16 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from treadle.kernels import ops
+from treadle.kernels.ops import PackedMatrix
 
 
 @dataclass(slots=True, eq=False)
 class ScaledLinear:
-    """Weight [N, K], dequantised."""
+    """Weight [N, K], packed."""
 
-    weight: Tensor
+    weight: PackedMatrix
     is_rounding: bool
 
     def __call__(self, x: Tensor) -> Tensor:
         """Shapes: x [T, K]; returns [T, N]."""
-        return ops.linear(ops.fp8_round(x) if self.is_rounding else x, self.weight, None)
-
-
-@dataclass(slots=True, eq=False)
-class Fp4Experts:
-    """One matrix of every expert, packed: data uint8 [E, N, K/2], scales uint8 [E, N, K/32].
-    Unpacked for the rows that use it and dropped again."""
-
-    data: Tensor
-    scales: Tensor
-
-    def matrix(self, expert: int) -> Tensor:
-        """float32 [N, K]."""
-        return ops.fp4_matrix(self.data[expert], self.scales[expert])
+        return ops.linear_packed(x, self.weight, is_rounding=self.is_rounding)

@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from treadle.kernels import ops
+from treadle.kernels.ops import PackedMatrix
+
 from ..model_config import ModelConfig
 from .deepseek_v41_tensors import FP8, TensorSpec, tensor_specs
 from .packed import stacked_shape
@@ -36,11 +39,10 @@ class MetaWeights:
     def dense(self, name: str) -> Tensor:
         return _empty(self._ask(name).shape, torch.float32)
 
-    def scaled(self, *names: str) -> Tensor:
-        for name in names:
-            self._ask(f"{name}.scale")
-        shapes = [self._ask(f"{name}.weight").shape for name in names]
-        return _empty((sum(x[0] for x in shapes), *shapes[0][1:]), torch.float32)
+    def scaled(self, *names: str) -> PackedMatrix:
+        return ops.join_packed(
+            [ops.pack_fp8(self.raw(f"{x}.weight"), self.raw(f"{x}.scale")) for x in names]
+        )
 
     def stacked(self, names: Sequence[Sequence[str]]) -> Tensor:
         for name in (name for parts in names for name in parts):

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from treadle.kernels import ops
+from treadle.kernels.ops import PackedMatrix
 
 from ..errors import CheckpointError
 from ..model_config import ModelConfig
@@ -37,7 +38,7 @@ class Weights(Protocol):
 
     def dense(self, name: str) -> Tensor: ...
 
-    def scaled(self, *names: str) -> Tensor: ...
+    def scaled(self, *names: str) -> PackedMatrix: ...
 
     def stacked(self, names: Sequence[Sequence[str]]) -> Tensor: ...
 
@@ -92,10 +93,9 @@ class PackedWeights:
         """A bf16 or fp32 tensor, in fp32."""
         return self.raw(name).to(torch.float32, copy=True)
 
-    def scaled(self, *names: str) -> Tensor:
-        """FP8 weights with their tile scales, dequantised to fp32 and joined along outputs."""
-        parts = [self._unpacked(name) for name in names]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+    def scaled(self, *names: str) -> PackedMatrix:
+        """FP8 weights with their tile scales, joined along outputs."""
+        return ops.join_packed([self._packed(name) for name in names])
 
     def stacked(self, names: Sequence[Sequence[str]]) -> Tensor:
         """Packed bytes, uint8 [len(names), ..]: each item is its tensors joined along outputs, all
@@ -109,9 +109,9 @@ class PackedWeights:
                 first = last
         return out
 
-    def _unpacked(self, name: str) -> Tensor:
+    def _packed(self, name: str) -> PackedMatrix:
         scale = self.raw(f"{name}.scale").clone()  # lest two files be open, were it in another
-        return ops.fp8_tiles(self.raw(f"{name}.weight"), scale)
+        return ops.pack_fp8(self.raw(f"{name}.weight"), scale)
 
 
 def stacked_shape(

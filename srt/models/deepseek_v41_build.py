@@ -1,7 +1,6 @@
 """From a DeepSeek-V4.1 checkpoint to the layers of `deepseek_v41.py`.
 
-Dense parts are unpacked to fp32 once; experts stay packed and are unpacked per use; Engram tables
-stay in the mapped file.
+Matrices stay packed and are unpacked per use; Engram tables stay in the mapped file.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from treadle.kernels import ops
-from treadle.kernels.ops import HyperMatrix
+from treadle.kernels.ops import Experts, HyperMatrix, PackedMatrix
 
 from ..latent_config import LatentConfig, MoeConfig
 from ..layers.compressor import Compressor, KeyMaker
@@ -23,7 +22,7 @@ from ..layers.indexer import Indexer
 from ..layers.latent_attention import LatentAttention, LatentShape
 from ..layers.linear import Linear
 from ..layers.moe import Moe
-from ..layers.quant import Fp4Experts, ScaledLinear
+from ..layers.quant import ScaledLinear
 from ..loader.deepseek_v41_tensors import draft_moe
 from ..loader.engram_map import multipliers, primes, token_map
 from ..loader.packed import Weights
@@ -123,12 +122,11 @@ class Builder:
             source=source,
             eps=c.rms_norm_eps,
         )
-        wo_a = w.scaled(attn + "wo_a")
         return LatentAttention(
             shape,
             wq_a_kv=self._linear(attn + "wq_a", attn + "wkv"),
             wq_b=self._linear(attn + "wq_b"),
-            wo_a=wo_a.view(latent.o_groups, latent.o_rank, -1),
+            wo_a=w.scaled(attn + "wo_a"),
             wo_b=self._linear(attn + "wo_b"),
             q_norm=w.dense(attn + "q_norm.weight"),
             kv_norm=w.dense(attn + "kv_norm.weight"),
@@ -143,14 +141,17 @@ class Builder:
         owned = self.share.of(moe.num_experts, "experts")
         return Moe(
             moe,
-            owned,
-            gate=w.dense(prefix + "gate.weight"),
+            gate=self._dense(prefix + "gate.weight"),
             bias=w.dense(prefix + "gate.bias"),
-            gate_up=self._experts(prefix, ("w1", "w3"), owned),
-            down=self._experts(prefix, ("w2",), owned),
+            experts=Experts(
+                owned.start,
+                self._experts(prefix, ("w1", "w3"), owned),
+                self._experts(prefix, ("w2",), owned),
+                moe.swiglu_limit,
+                self.is_rounding,
+            ),
             shared_gate_up=self._linear(shared + "w1", shared + "w3"),
             shared_down=self._linear(shared + "w2"),
-            is_rounding=self.is_rounding,
         )
 
     def _add_sources(self, attention: LatentAttention, prefix: str, index: int) -> None:
@@ -160,12 +161,12 @@ class Builder:
             attention.compressor = Compressor(
                 layer=index,
                 ratio=ratio,
-                wkv=w.dense(attn + "compressor.wkv.weight"),
-                wgate=w.dense(attn + "compressor.wgate.weight") if ratio == 2 else None,
+                wkv=self._dense(attn + "compressor.wkv.weight"),
+                wgate=self._dense(attn + "compressor.wgate.weight") if ratio == 2 else None,
                 norm=w.dense(attn + "compressor.norm.weight"),
                 frequencies=attention.frequencies,
                 key=KeyMaker(
-                    weight=w.dense(attn + "indexer.wk.weight"),
+                    weight=self._dense(attn + "indexer.wk.weight"),
                     norm=w.dense(attn + "indexer.k_norm.weight"),
                     frequencies=attention.frequencies,
                     eps=c.rms_norm_eps,
@@ -176,7 +177,7 @@ class Builder:
             attention.indexer = Indexer(
                 config=latent.indexer,
                 wq=self._linear(attn + "indexer.wq_b"),
-                weights=w.dense(attn + "indexer.weights_proj.weight"),
+                weights=self._dense(attn + "indexer.weights_proj.weight"),
                 frequencies=attention.frequencies,
                 is_rounding=self.is_rounding,
                 marks=index == latent.cut,
@@ -198,12 +199,19 @@ class Builder:
     def _linear(self, *names: str) -> ScaledLinear:
         return ScaledLinear(self.weights.scaled(*names), self.is_rounding)
 
-    def _experts(self, prefix: str, parts: tuple[str, ...], owned: range) -> Fp4Experts:
+    def _dense(self, name: str) -> ScaledLinear:
+        """A matrix that is not quantised, nor are the rows that it meets."""
+        return ScaledLinear(ops.pack_float32(self.weights.dense(name)), is_rounding=False)
+
+    def _experts(self, prefix: str, parts: tuple[str, ...], owned: range) -> PackedMatrix:
+        """`parts` of every owned expert as one matrix, expert by expert."""
+
         def stacked(kind: str) -> Tensor:
             experts = [f"{prefix}experts.{e}" for e in owned]
-            return self.weights.stacked([[f"{x}.{p}.{kind}" for p in parts] for x in experts])
+            names = [[f"{x}.{p}.{kind}" for p in parts] for x in experts]
+            return self.weights.stacked(names).flatten(0, 1)
 
-        return Fp4Experts(stacked("weight"), stacked("scale"))
+        return ops.pack_fp4(stacked("weight"), stacked("scale"))
 
     def _frequencies(self, ratio: int) -> Tensor:
         latent, yarn = self.latent, self.latent.yarn

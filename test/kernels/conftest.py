@@ -59,6 +59,8 @@ ADAPTERS = {
     "activation": ("gated",),
     "block_float": ("encode_rows", "decode_rows", "round_rows"),
     "hyper": ("hyper_weights", "hyper_collapse", "hyper_expand"),
+    "moe": ("route", "clamped_swiglu", "moe_experts"),
+    "packed_linear": ("linear_packed",),
     "kv_write": ("kv_write",),
     "paged_attention": ("paged_attention",),
     "window_attention": ("window_attention",),

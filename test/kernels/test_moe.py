@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from treadle.kernels.cpu import moe as cpu
+from treadle.kernels.inputs import activations
 from treadle.kernels.reference import moe
+from treadle.kernels.reference import packed_linear as packed
+from treadle.kernels.tolerance import assert_close
 
 
 def test_bias_chooses_and_never_scales():
@@ -31,3 +36,82 @@ def test_the_gate_is_capped_above_and_the_other_on_both_sides():
         ]
     )
     torch.testing.assert_close(out, want)
+
+
+WIDTH, INNER, COUNT = 64, 96, 5
+
+
+def experts(*, is_rounding: bool) -> moe.Experts:
+    generator = torch.Generator().manual_seed(1)
+
+    def matrix(rows: int, columns: int) -> packed.PackedMatrix:
+        codes = torch.randint(0, 256, (rows, columns // 2), generator=generator)
+        scales = torch.randint(120, 124, (rows, columns // 32), generator=generator)
+        return packed.pack_fp4(codes.to(torch.uint8), scales.to(torch.uint8))
+
+    gate_up, down = matrix(COUNT * 2 * INNER, WIDTH), matrix(COUNT * WIDTH, INNER)
+    return moe.Experts(gate_up, down, 10.0, is_rounding)
+
+
+def routed(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    logits = torch.randn(rows, COUNT, generator=torch.Generator().manual_seed(rows))
+    return moe.route(logits, torch.zeros(COUNT), 2, 1.5)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 70])
+def test_cpu_routes_as_the_reference(isa, rows):
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(rows, 24, generator=generator) * 20
+    bias = torch.randn(24, generator=generator)
+    got, want = cpu.route(logits, bias, 6, 1.5), moe.route(logits, bias, 6, 1.5)
+    assert torch.equal(got[0], want[0])
+    assert_close(got[1], want[1], "moe")
+    tied = cpu.route(torch.zeros(rows, 5), torch.zeros(5), 3, 1.0)[0]
+    assert tied.tolist() == [[0, 1, 2]] * rows
+
+
+@pytest.mark.parametrize("size", [3, 32, 100])
+def test_cpu_activation_agrees_with_the_reference(isa, size):
+    both = activations(7, 2 * size) * 3
+    gate, up = both[:, :size], both[:, size:]
+    gate[2, 1], up[3, 0] = torch.nan, torch.nan
+    want = moe.clamped_swiglu(gate, up, 10.0)
+    got = cpu.clamped_swiglu(gate, up, 10.0)
+    torch.testing.assert_close(got, want, rtol=2e-6, atol=1e-6, equal_nan=True)
+    got = cpu.clamped_swiglu(gate.contiguous(), up, 10.0)
+    torch.testing.assert_close(got, want, rtol=2e-6, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 40])
+def test_cpu_experts_agree_with_the_reference(isa, rows):
+    e, x = experts(is_rounding=False), activations(rows, WIDTH) / 8
+    chosen, weights = routed(rows)
+    assert_close(
+        cpu.moe_experts(x, chosen, weights, e), moe.moe_experts(x, chosen, weights, e), "moe"
+    )
+
+
+def test_cpu_experts_round_the_inputs_of_both_matrices(isa):
+    """A value on the other side of a tie moves a result by far less than no rounding does."""
+    x, (chosen, weights) = activations(40, WIDTH) / 8, routed(40)
+    rounded, plain = experts(is_rounding=True), experts(is_rounding=False)
+    want = moe.moe_experts(x, chosen, weights, rounded)
+    off = (cpu.moe_experts(x, chosen, weights, rounded) - want).abs().mean()
+    unrounded = (moe.moe_experts(x, chosen, weights, plain) - want).abs().mean()
+    assert off < unrounded / 20
+
+
+def test_a_row_is_the_same_bits_in_any_batch(isa):
+    e, x, (chosen, weights) = experts(is_rounding=True), activations(300, WIDTH), routed(300)
+    whole = cpu.moe_experts(x, chosen, weights, e)
+    for rows in (slice(0, 1), slice(7, 60), slice(299, 300)):
+        part = cpu.moe_experts(x[rows], chosen[rows], weights[rows], e)
+        assert torch.equal(part, whole[rows])
+
+
+def test_cpu_refuses_experts_that_do_not_exist():
+    e, x, (chosen, weights) = experts(is_rounding=True), activations(3, WIDTH), routed(3)
+    with pytest.raises(IndexError, match=r"\[0, 5\)"):
+        cpu.moe_experts(x, chosen + COUNT, weights, e)
+    with pytest.raises(ValueError, match="experts"):
+        cpu.moe_experts(x[:, :32], chosen, weights, e)

@@ -31,5 +31,8 @@ def test_routed_outputs_of_all_ranks_sum_to_the_whole(size):
 
 def test_a_rank_holds_its_experts_only():
     part, whole = moe(Share(1, 4)), moe(WHOLE)
-    assert torch.equal(part.gate_up.data, whole.gate_up.data[2:4])
-    assert torch.equal(part.down.scales, whole.down.scales[2:4])
+    assert (part.experts.first, part.experts.count) == (2, 2)
+    blocks = len(part.experts.gate_up.data)
+    assert torch.equal(part.experts.gate_up.data, whole.experts.gate_up.data[blocks : 2 * blocks])
+    blocks = len(part.experts.down.data)
+    assert torch.equal(part.experts.down.scales, whole.experts.down.scales[blocks : 2 * blocks])

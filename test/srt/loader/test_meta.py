@@ -21,7 +21,7 @@ EXPERTS = [[f"layers.0.ffn.experts.{e}.{p}.weight" for p in ("w1", "w3")] for e 
         lambda w: w.raw("layers.1.engram.embed.scale"),
         lambda w: w.dense("embed.weight"),
         lambda w: w.dense("layers.0.hc_attn_fn"),
-        lambda w: w.scaled("layers.0.attn.wq_a", "layers.0.attn.wkv"),
+        lambda w: w.scaled("layers.0.attn.wq_a", "layers.0.attn.wkv").data,
         lambda w: w.stacked(EXPERTS),
     ],
     ids=["table", "scales", "bf16", "fp32", "scaled", "experts"],

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from test.srt.test_deepseek_v41_config import CHECKPOINTS
+from treadle.kernels import ops
 from treadle.srt.checkpoint import load_model_config
 from treadle.srt.errors import CheckpointError
 from treadle.srt.loader.packed import PackedWeights
@@ -34,7 +35,10 @@ def test_packed_bytes_are_given_raw_and_the_rest_in_fp32(tensors):
     assert weights.raw("layers.0.attn.wkv.weight").dtype == torch.float8_e4m3fn
     assert weights.dense("embed.weight").dtype == torch.float32
     joined = weights.scaled("layers.0.attn.wq_a", "layers.0.attn.wkv")
-    assert joined.shape == (64, 64) and joined.dtype == torch.float32
+    assert (joined.out_features, joined.in_features) == (64, 64)
+    codes, scales = tensors["layers.0.attn.wkv.weight"], tensors["layers.0.attn.wkv.scale"]
+    want = ops.fp8_tiles(codes, scales.view(torch.uint8))
+    assert torch.equal(ops.unpack_matrix(joined)[-len(want) :], want)
 
 
 def test_stacked_bytes_are_those_of_the_experts_joined_along_outputs(tensors):

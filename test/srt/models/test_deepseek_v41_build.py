@@ -204,15 +204,21 @@ def test_modules_have_the_shapes_of_the_released_model(released):
     model, draft = released.model, released.draft
     assert [x.engram is not None for x in model.layers] == [i in (1, 14) for i in range(40)]
     first = model.layers[2]
-    assert first.attention.wq_a_kv.weight.shape == (1280 + 512, 5120)
-    assert first.attention.wo_a.shape == (8, 1024, 4096)
-    assert first.moe.gate_up.data.shape == (384, 2 * 2304, 2560)
-    assert first.moe.gate_up.scales.shape == (384, 2 * 2304, 160)
-    assert first.moe.down.data.shape == (384, 5120, 1152)
+    experts = first.moe.experts
+    assert sizes(first.attention.wq_a_kv.weight) == (1280 + 512, 5120)
+    assert sizes(first.attention.wo_a) == (8 * 1024, 4096)
+    assert sizes(experts.gate_up) == (384 * 2 * 2304, 5120)
+    assert experts.gate_up.scales.shape == (384 * 2 * 2304 // 16, 160, 16)
+    assert sizes(experts.down) == (384 * 5120, 2304)
+    assert experts.count == 384
     assert first.attention.indexer is not None and first.attention.compressor is not None
-    assert draft.blocks[0].moe.gate_up.data.shape == (128, 2 * 2304, 2560)
-    assert draft.main.weight.shape == (5120, 3 * 5120)
-    assert first.moe.gate_up.data.device == torch.device("meta")
+    assert draft.blocks[0].moe.experts.count == 128
+    assert sizes(draft.main.weight) == (5120, 3 * 5120)
+    assert experts.gate_up.data.device == torch.device("meta")
+
+
+def sizes(matrix) -> tuple[int, int]:
+    return matrix.out_features, matrix.in_features
 
 
 def test_hash_constants_of_the_model_are_those_of_appendix_a(released):
