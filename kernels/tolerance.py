@@ -31,6 +31,7 @@ _BY_OPERATOR = {
     ("activation", torch.float32): Tolerance(2e-6, 1e-6),
     ("packed_linear", torch.float32): Tolerance(1e-5, 2e-4),
     ("moe", torch.float32): Tolerance(2e-5, 2e-4),
+    ("latent", torch.float32): Tolerance(1e-5, 1e-5),
     # forty normalisations, one after the other
     ("hyper", torch.float32): Tolerance(2e-5, 4e-6),
 }

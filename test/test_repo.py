@@ -35,9 +35,7 @@ FORBIDDEN = (
     "lock_ref", "cache_req", "process_batch_result",
 )  # fmt: skip
 # Operators whose only backend yet is the reference: nothing to bench it against.
-REFERENCE_ONLY = {
-    "compressor", "engram", "indexer", "latent_attention", "rope_pairs",
-}  # fmt: skip
+REFERENCE_ONLY = {"compressor", "engram"}  # fmt: skip
 # Packages without behaviour of their own to test, or tested through what composes them.
 WITHOUT_MIRROR = {
     # DeepSeek-V4.1, through models/test_deepseek_v41_golden, which runs every layer

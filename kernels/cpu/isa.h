@@ -94,6 +94,17 @@ struct MatrixRows {
     const float* row(int64_t r) const { return x + (index ? index[r] : r) * x_stride; }
 };
 
+// A row of latent attention: all its heads, and the keys that it sees, which are values too.
+struct LatentRow {
+    const float* q;  // [heads, d]
+    const float* const* keys;
+    int64_t count;
+    int64_t heads;
+    int64_t d;
+    float scale;
+    float* out;
+};
+
 struct Kernels {
     const char* name;
     void (*quantize_row)(const float* x, int64_t k, int8_t* values, float* scales, int32_t* offsets);
@@ -115,6 +126,8 @@ struct Kernels {
     // the first block of w, `cols` of its features; panel: k * BLOCK floats of scratch
     void (*matrix_block)(const Matrix& w, const MatrixRows& rows, int64_t cols, float* panel);
     void (*clamped_swiglu)(const float* gate, const float* up, int64_t n, float limit, float factor, float* out);
+    void (*latent_row)(const LatentRow& row, const float* sink, float* scores);  // scores: `count` floats of scratch
+    void (*index_block)(const float* q, const float* weight, int64_t heads, int64_t d, const float* keys, float* out);
 };
 
 extern const Kernels portable_kernels;

@@ -15,11 +15,12 @@
 #include "float_rows.h"
 #include "hyper_rows.h"
 #include "matrix_block.h"
+#include "latent_rows.h"
 #include "q8_avx512.h"
 
 namespace treadle {
 const Kernels avx512_kernels = {"avx512", quantize_row<store_planes>, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated,
     encode_row, decode_row, round_row, hyper_weights, hyper_collapse, hyper_expand,
-    matrix_block, clamped_swiglu};
+    matrix_block, clamped_swiglu, latent_row, index_block};
 }
 #endif

@@ -5,6 +5,7 @@
 #include "float_rows.h"
 #include "hyper_rows.h"
 #include "matrix_block.h"
+#include "latent_rows.h"
 
 namespace {
 
@@ -35,5 +36,5 @@ static void q8_block(const Q8Rows& x, const Q8Block& w) {
 namespace treadle {
 const Kernels portable_kernels = {"portable", quantize_row<store_planes>, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated,
     encode_row, decode_row, round_row, hyper_weights, hyper_collapse, hyper_expand,
-    matrix_block, clamped_swiglu};
+    matrix_block, clamped_swiglu, latent_row, index_block};
 }

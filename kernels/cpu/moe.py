@@ -68,23 +68,12 @@ def clamped_swiglu(gate: Tensor, up: Tensor, limit: float) -> Tensor:
 def moe_experts(x: Tensor, chosen: Tensor, weights: Tensor, experts: Experts) -> Tensor:
     """See `reference.moe.moe_experts`. Raises `ValueError` when sizes disagree."""
     gate_up, down = experts.gate_up, experts.down
-    if (
-        x.dtype is not torch.float32
-        or gate_up.kind is not MatrixKind.FP4
-        or down.kind is not MatrixKind.FP4
-    ):
+    if x.dtype is not torch.float32 or {gate_up.kind, down.kind} != {MatrixKind.FP4}:
         return reference.moe_experts(x, chosen, weights, experts)
-    rows, width = x.shape
-    inner, count = down.in_features, experts.count
-    if (
-        gate_up.in_features != width
-        or gate_up.out_features != count * 2 * inner
-        or width % BLOCK
-        or chosen.shape != weights.shape
-    ):
-        raise ValueError(f"{count} experts of {inner} on rows {tuple(x.shape)}")
+    _check_sizes(x, chosen, weights, experts)
     assert gate_up.scales is not None and down.scales is not None
     x, chosen, weights = x.contiguous(), chosen.contiguous(), weights.contiguous()
+    rows, width = x.shape
     out = torch.empty(rows, width)
     _moe_experts(
         x.data_ptr(),
@@ -93,8 +82,8 @@ def moe_experts(x: Tensor, chosen: Tensor, weights: Tensor, experts: Experts) ->
         chosen.data_ptr(),
         weights.data_ptr(),
         chosen.shape[1],
-        count,
-        inner,
+        experts.count,
+        down.in_features,
         gate_up.data.data_ptr(),
         gate_up.scales.data_ptr(),
         down.data.data_ptr(),
@@ -105,8 +94,21 @@ def moe_experts(x: Tensor, chosen: Tensor, weights: Tensor, experts: Experts) ->
         torch.get_num_threads(),
     )
     if failed:
-        raise IndexError(f"chosen experts must lie in [0, {count})")
+        raise IndexError(f"chosen experts must lie in [0, {experts.count})")
     return out
+
+
+def _check_sizes(x: Tensor, chosen: Tensor, weights: Tensor, experts: Experts) -> None:
+    """Raises `ValueError` as `moe_experts` does."""
+    width, inner = x.shape[1], experts.down.in_features
+    if (
+        experts.gate_up.in_features != width
+        or experts.gate_up.out_features != experts.count * 2 * inner
+        or width % BLOCK
+        or chosen.shape != weights.shape
+        or len(chosen) != len(x)
+    ):
+        raise ValueError(f"{experts.count} experts of {inner} on rows {tuple(x.shape)}")
 
 
 def _is_rows(x: Tensor) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from treadle.kernels.cpu import indexer as cpu
 from treadle.kernels.reference import indexer
+from treadle.kernels.tolerance import assert_close
 
 INF = float("inf")
 
@@ -39,3 +42,54 @@ def test_every_block_is_kept_when_there_is_room():
     assert indexer.candidate_blocks(scores, torch.tensor([5]), 2, 3).all()
     nothing = torch.full((1, 5), -INF)
     assert not indexer.candidate_blocks(nothing, torch.tensor([0]), 2, 3).any()
+
+
+def inputs(rows: int, entries: int, size: int = 32) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(rows + entries)
+    q = torch.randn(rows, 4, size, generator=generator)
+    weight = torch.randn(rows, 4, generator=generator)
+    keys = torch.randn(entries, size, generator=generator)
+    visible = torch.randint(0, entries + 1, (rows,), generator=generator)
+    return q, weight, keys, visible
+
+
+@pytest.mark.parametrize("entries", [0, 1, 16, 75])
+@pytest.mark.parametrize("rows", [0, 1, 40])
+def test_cpu_scores_and_chooses_as_the_reference(isa, rows, entries):
+    args = inputs(rows, entries)
+    want = indexer.index_scores(*args)
+    assert_close(cpu.index_scores(*args), want, "latent")
+    for count in (1, 8, 100):
+        assert torch.equal(cpu.select_entries(want, count), indexer.select_entries(want, count))
+    if entries:
+        for block, count in ((4, 3), (8, 100)):
+            got = cpu.candidate_blocks(want, args[3], block, count)
+            assert torch.equal(got, indexer.candidate_blocks(want, args[3], block, count))
+
+
+def test_cpu_chooses_among_equal_and_broken_scores_as_the_reference(isa):
+    scores = torch.tensor([[0.0, 5.0, -0.0, 0.0, 5.0, -INF, torch.nan, INF, torch.nan]])
+    for count in range(1, 10):
+        assert torch.equal(cpu.select_entries(scores, count), indexer.select_entries(scores, count))
+
+
+def test_a_row_is_the_same_bits_in_any_batch(isa):
+    q, weight, keys, visible = inputs(300, 75)
+    whole = cpu.index_scores(q, weight, keys, visible)
+    for rows in (slice(0, 1), slice(7, 60), slice(299, 300)):
+        part = cpu.index_scores(q[rows], weight[rows], keys, visible[rows])
+        assert torch.equal(part, whole[rows])
+    longer = torch.cat((keys, keys))
+    assert torch.equal(cpu.index_scores(q, weight, longer, visible)[:, :75], whole)
+
+
+def test_cpu_refuses_sizes_that_disagree():
+    q, weight, keys, visible = inputs(3, 9)
+    with pytest.raises(ValueError, match="keys"):
+        cpu.index_scores(q, weight, keys[:, 1:], visible)
+
+
+def test_cpu_runs_the_reference_on_other_dtypes():
+    q, weight, keys, visible = inputs(3, 9)
+    args = (q.double(), weight.double(), keys.double(), visible)
+    assert torch.equal(cpu.index_scores(*args), indexer.index_scores(*args))

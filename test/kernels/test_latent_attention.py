@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
+from treadle.kernels.cpu import latent_attention as cpu
 from treadle.kernels.reference.latent_attention import latent_attention
+from treadle.kernels.tolerance import assert_close
 
 
 def rand(*shape: int, seed: int) -> torch.Tensor:
@@ -56,3 +59,65 @@ def test_without_entries_only_the_window_is_read():
     none = torch.full((3, 0), -1)
     empty = latent_attention(q, window, mask, entries[:0], none, sink)
     torch.testing.assert_close(empty, latent_attention(q, window, mask, entries, none, sink))
+
+
+def tile(rows: int, size: int = 64, chosen: int = 20) -> list[torch.Tensor]:
+    """Rows of one request with a window of 40, as the runtime calls it."""
+    keys = 40 + rows - 1
+    position, row = torch.arange(keys), torch.arange(rows)[:, None]
+    mask = (position >= row) & (position < row + 40)
+    generator = torch.Generator().manual_seed(rows)
+    places = torch.randint(-1, 30, (rows, chosen), generator=generator)
+    q, window = rand(rows, 3, size, seed=1), rand(keys, size, seed=2)
+    entries, sink = rand(30, size, seed=3), rand(3, seed=4)
+    return [q.float(), window.float(), mask, entries.float(), places, sink.float()]
+
+
+@pytest.mark.parametrize("chosen", [0, 20])
+@pytest.mark.parametrize("size", [16, 64, 80])
+@pytest.mark.parametrize("rows", [0, 1, 33])
+def test_cpu_agrees_with_the_reference(isa, rows, size, chosen):
+    args = tile(rows, size, chosen)
+    assert_close(cpu.latent_attention(*args), latent_attention(*args), "latent")
+
+
+def test_cpu_agrees_where_weights_vanish_and_where_nothing_is_seen(isa):
+    args = tile(5)
+    args[0] = args[0] * 100  # and the error of a score with it
+    got, want = cpu.latent_attention(*args), latent_attention(*args)
+    torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3)
+    args[2], args[4] = torch.zeros_like(args[2]), torch.full((5, 20), -1)
+    assert not cpu.latent_attention(*args).any()
+
+
+def test_cpu_reads_no_entry_that_is_unused_and_shows_a_broken_one(isa):
+    args = tile(3)
+    args[4][:] = -1
+    args[4][1, 0] = 7
+    args[3][:] = torch.nan
+    finite = cpu.latent_attention(*args).isfinite().all(2).all(1)
+    assert finite.tolist() == [True, False, True]
+
+
+def test_a_row_is_the_same_bits_in_any_batch(isa):
+    """Also when the keys below its window are not there."""
+    q, window, mask, entries, chosen, sink = tile(300)
+    whole = cpu.latent_attention(q, window, mask, entries, chosen, sink)
+    for start, end in ((0, 1), (7, 60), (299, 300)):
+        rows, keys = slice(start, end), slice(start, end + 39)
+        args = (q[rows], window[keys], mask[rows, keys], entries, chosen[rows], sink)
+        assert torch.equal(cpu.latent_attention(*args), whole[rows])
+
+
+def test_cpu_refuses_entries_that_do_not_exist_and_sizes_that_disagree():
+    args = tile(3)
+    args[4][0, 0] = 30
+    with pytest.raises(IndexError, match="30"):
+        cpu.latent_attention(*args)
+    with pytest.raises(ValueError, match="window"):
+        cpu.latent_attention(args[0], args[1][1:], *args[2:])
+
+
+def test_cpu_runs_the_reference_on_other_dtypes():
+    args = case()
+    assert torch.equal(cpu.latent_attention(*args), latent_attention(*args))
