@@ -19,7 +19,7 @@ from .quant import ScaledLinear
 
 @dataclass(slots=True, eq=False)
 class Moe:
-    """Shapes, for E experts and width D: gate [E, D], bias [E]; `experts` are those that are owned."""
+    """Shapes, for E experts and width D: gate [E, D], bias [E]. `experts` are those owned."""
 
     config: MoeConfig
     gate: ScaledLinear

@@ -41,7 +41,7 @@ def test_the_gate_is_capped_above_and_the_other_on_both_sides():
 WIDTH, INNER, COUNT = 64, 96, 5
 
 
-def experts(*, is_rounding: bool) -> moe.Experts:
+def experts(*, is_rounding: bool, first: int = 0) -> moe.Experts:
     generator = torch.Generator().manual_seed(1)
 
     def matrix(rows: int, columns: int) -> packed.PackedMatrix:
@@ -50,7 +50,7 @@ def experts(*, is_rounding: bool) -> moe.Experts:
         return packed.pack_fp4(codes.to(torch.uint8), scales.to(torch.uint8))
 
     gate_up, down = matrix(COUNT * 2 * INNER, WIDTH), matrix(COUNT * WIDTH, INNER)
-    return moe.Experts(gate_up, down, 10.0, is_rounding)
+    return moe.Experts(first, gate_up, down, 10.0, is_rounding)
 
 
 def routed(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -109,9 +109,16 @@ def test_a_row_is_the_same_bits_in_any_batch(isa):
         assert torch.equal(part, whole[rows])
 
 
-def test_cpu_refuses_experts_that_do_not_exist():
+def test_experts_of_another_rank_give_nothing(isa):
+    x, (chosen, weights) = activations(40, WIDTH), routed(40)
+    shifted = experts(is_rounding=False, first=3)  # numbers 3 to 7, of which 3 and 4 are chosen
+    want = moe.moe_experts(x, chosen, weights, shifted)
+    assert_close(cpu.moe_experts(x, chosen, weights, shifted), want, "moe")
+    others = (chosen < 3).all(1)
+    assert others.any() and not want[others].any() and want[~others].any()
+
+
+def test_cpu_refuses_sizes_that_disagree():
     e, x, (chosen, weights) = experts(is_rounding=True), activations(3, WIDTH), routed(3)
-    with pytest.raises(IndexError, match=r"\[0, 5\)"):
-        cpu.moe_experts(x, chosen + COUNT, weights, e)
     with pytest.raises(ValueError, match="experts"):
         cpu.moe_experts(x[:, :32], chosen, weights, e)
