@@ -228,9 +228,10 @@ def check_greedy(server: Server, case: Case) -> None:
 
 
 def check_continuation(server: Server, name: str, file: str) -> None:
-    """Step by step as expected, but where two tokens are nearly as likely: from there on with the
-    expected one."""
-    data = golden(name, file)
+    """Step by step as expected, but where the margin of the expected token is within the allowance
+    of logits: from there on with that token. Requests share steps, and who with whom depends on the
+    clock: sums in another order put values on the other side of a rounding tie."""
+    data, tolerance = golden(name, file), manifest(name)[file]["tolerance"]
     expected, margins = data["continuation"].tolist(), data["margin"].tolist()
     done, missed = 0, 0
     while done < len(expected):
@@ -241,8 +242,8 @@ def check_continuation(server: Server, name: str, file: str) -> None:
             break
         done += agree.index(False) + 1
         missed += 1
-        assert margins[done - 1] < 1.0, file
-    allowed = manifest(name)[file]["tolerance"]["argmax_agree_bf16_teacher_forced"]
+        assert margins[done - 1] < 2 * tolerance["logits_max_abs"], file
+    allowed = tolerance["argmax_agree_bf16_teacher_forced"]
     assert 1 - missed / len(expected) >= allowed - 0.05, file
 
 
