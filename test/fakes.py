@@ -22,6 +22,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field, replace
 
 from test.fake_model import ROOT, FakeModel, PlanError, extend, fake_logprob, require
+from treadle.srt.arrays import ids
 from treadle.srt.messages import (
     FROM_DEVICE,
     PageUpdate,
@@ -31,7 +32,6 @@ from treadle.srt.messages import (
     StepPlan,
     StepResult,
     TokenLogprob,
-    ids,
 )
 from treadle.srt.scores import PromptScores, ScoredRows
 from treadle.srt.token_masks import TokenMask

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..arrays import ids
 from ..cache.grid import next_point
 from ..messages import (
     FROM_DEVICE,
@@ -23,7 +24,6 @@ from ..messages import (
     Rewind,
     SlotReset,
     StepPlan,
-    ids,
 )
 from ..scores import ScoredRows
 from ..token_masks import TokenMask

@@ -6,7 +6,8 @@ import orjson
 import pytest
 
 from treadle.srt import errors
-from treadle.srt.api.bodies import error_body, error_event, error_response
+from treadle.srt.api.bodies import error_event, error_response
+from treadle.srt.net.error_bodies import error_body
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from test.engine import Engine
 from test.v41 import CHECKPOINTS, golden
+from treadle.srt.layers.latent_pools import LatentPools
 
 NANO = CHECKPOINTS / "v41-nano"
 
@@ -27,6 +28,7 @@ def test_drafts_are_proposed_and_accepted_rows_enter_the_context(prompt: list[in
     spec.run()
     head, pools = spec.runner.engine.drafter, spec.runner.engine.pools
     assert head is not None
+    assert isinstance(pools, LatentPools)
     ring = head.head.blocks[0].attention.shape.layer
     held = pools.tags[ring]
     assert int(held.max()) == 40 + 12 - 2  # the last token is never run

@@ -80,9 +80,9 @@ async def test_reported_load_corrects_what_was_counted():  # A8
         await bench.router._prober.read_load(known)
         fleet = bench.router._replicas.fleet
         assert fleet.load(replica.url) == 5000 + 3 * 256
-        useless: dict[str, object]
-        for useless in ({}, {"num_running_reqs": None}):
-            replica.load = useless
+        useless: tuple[dict[str, object], ...] = ({}, {"num_running_reqs": None})
+        for report in useless:
+            replica.load = report
             await bench.router._prober.read_load(known)
         replica.load = None
         await bench.router._prober.read_load(known)
