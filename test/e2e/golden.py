@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from test.e2e.server import Server
-from test.v41 import CHECKPOINTS, NAMES, golden, manifest
+from test.v41 import CHECKPOINTS, FLIPPED, NAMES, golden, manifest
 
 W = 128
 NUM_IDS = 128  # as many as a request may ask for
@@ -31,8 +31,6 @@ QUICK = {  # of the larger checkpoint
     *("trim_777_prompt_chunk200_clip", "warm_H64_N264_trim_drop"),
     *("warm_H256_N456_full_drop", "warm_H256_N456_trim_drop", "warm_H512_N513_trim_drop"),
 }
-# As in the test of the model alone: one value on the other side of a rounding tie.
-FLIPPED = {"trim_129_prompt_chunk0_clip": 2.5}
 FLAGS = (
     *("--kv-cache-memory", "64M", "--page-size", "2", "--max-warm-windows", "0"),
     *("--max-running-requests", "8", "--num-threads", "1"),
