@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.command_line import CommandLine, parse_command_line
+from treadle.command_line import parse_command_line
+from treadle.flag_parser import CommandLine
 from treadle.srt.config import ServerConfig
 from treadle.srt.errors import ConfigError
 

@@ -22,6 +22,7 @@ class Kind(StrEnum):
     SIZE = "size"  # an int; k, m, g are powers of 1000, K, M, G of 1024
     FLOAT = "float"
     SWITCH = "switch"  # no argument
+    WORDS = "words"  # one or more, kept separated by spaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,4 +53,5 @@ class Flag:
 
 
 SWITCH, INT, SIZE, FLOAT = Kind.SWITCH, Kind.INT, Kind.SIZE, Kind.FLOAT
+WORDS = Kind.WORDS
 DTYPES = (("half", "float16"), ("float", "float32"), ("bf16", "bfloat16"), ("fp32", "float32"))

@@ -66,8 +66,6 @@ class BreakerSection:
 
 @dataclass(frozen=True, slots=True)
 class HealthSection:
-    failure_threshold: int = 3
-    success_threshold: int = 2
     timeout_s: float = 5.0
     interval_s: float = 10.0  # theirs: 60; of ready workers, others are asked every second
     endpoint: str = "/ready"  # theirs: /health, which may generate; without it that is asked

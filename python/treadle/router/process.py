@@ -223,6 +223,9 @@ def settle(config: RouterConfig) -> RouterConfig:
         raise ConfigError("--worker-urls, --worker-file or --worker-dns must be given")
     if bool(net.ssl_keyfile) != bool(net.ssl_certfile):
         raise ConfigError("--ssl-keyfile and --ssl-certfile go together")
+    if config.retry.max_retries not in (0, 1):
+        limit = "must be 0 or 1: at most two attempts are made"
+        raise ConfigError(f"--retry-max-retries {config.retry.max_retries}: {limit}")
     config.key_rules()
     level = net.log_level_http or ("warning" if net.log_level == "info" else net.log_level)
     return dataclasses.replace(config, net=dataclasses.replace(net, log_level_http=level))
@@ -235,7 +238,7 @@ def probe_rules(config: RouterConfig) -> ProbeRules:
 
 def retry_rules(config: RouterConfig) -> RetryRules:
     retry, limits = config.retry, config.limits
-    attempts = 1 + (min(1, retry.max_retries) if retry.is_on else 0)
+    attempts = 1 + (retry.max_retries if retry.is_on else 0)
     return RetryRules(attempts, limits.request_timeout_s, retry.back_off_ms / 1000)
 
 

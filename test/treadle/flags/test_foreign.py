@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.command_line import CommandLine, parse_command_line
+from treadle.command_line import parse_command_line
+from treadle.flag_parser import CommandLine
 from treadle.flags.foreign import FOREIGN
 from treadle.flags.row import Flag, Kind, Status
 from treadle.srt.config import ServerConfig
@@ -13,7 +14,7 @@ from treadle.srt.errors import ConfigError
 TEXT_OF = {Kind.TEXT: "abc", Kind.INT: "7", Kind.SIZE: "7k", Kind.FLOAT: "0.5"}
 
 
-def parse(*argv: str) -> CommandLine:
+def parse(*argv: str) -> CommandLine[ServerConfig]:
     return parse_command_line(argv, {}, program="treadle")
 
 

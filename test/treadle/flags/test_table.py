@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from treadle.command_line import CommandLine, build_parser, parse_command_line
+from treadle.command_line import build_parser, parse_command_line
+from treadle.flag_parser import CommandLine
 from treadle.flags.foreign import FOREIGN
 from treadle.flags.row import Flag, Kind, Status
 from treadle.flags.table import SECTIONS
@@ -25,7 +26,7 @@ TEXT_OF = {Kind.TEXT: "abc", Kind.INT: "7", Kind.SIZE: "7k", Kind.FLOAT: "0.5"}
 VALUE_OF = {Kind.TEXT: "abc", Kind.INT: 7, Kind.SIZE: 7000, Kind.FLOAT: 0.5}
 
 
-def parse(*argv: str) -> CommandLine:
+def parse(*argv: str) -> CommandLine[ServerConfig]:
     return parse_command_line(argv, {}, program="treadle")
 
 
