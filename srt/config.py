@@ -76,6 +76,7 @@ class SchedSection:
 class ParallelSection:
     device: str = "auto"  # auto | cpu | cuda
     tp_size: int = 1
+    dp_size: int = 1  # replicas of this host, which share its cores and memory
     num_threads: int = -1  # CPU arithmetic threads per worker; -1: physical cores / tp
 
 

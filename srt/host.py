@@ -24,6 +24,11 @@ class HostFacts:
     num_cores: int
     seed: int
 
+    def share(self, count: int) -> HostFacts:
+        """What each of `count` equal servers may take; the seed is every one's own already."""
+        cores, memory = max(1, self.num_cores // count), self.available_bytes // count
+        return HostFacts(memory, cores, self.seed)
+
 
 def read_host_facts() -> HostFacts:
     return HostFacts(

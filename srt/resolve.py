@@ -46,6 +46,7 @@ def resolve(config: ServerConfig, model: ModelConfig, host: HostFacts) -> Server
     """`model` already has the overrides of `config.model.override_args`. Raises: ConfigError."""
     _check(_ranges(config, model))
     _check_texts(config.net, config.api)
+    host = host.share(config.parallel.dp_size)
     parallel = _parallel(config.parallel, host)
     cache = _cache(config.cache, model, host)
     sched = _sched(config.sched, cache, model, host)
@@ -236,6 +237,7 @@ def _ranges(config: ServerConfig, model: ModelConfig) -> Sequence[Range]:
         ("--timeout-keep-alive", net.keep_alive_s, 1, UNLIMITED),
         ("--max-body-bytes", net.max_body_bytes, 1024, UNLIMITED),
         ("--decode-log-interval", sched.decode_log_interval, 1, UNLIMITED),
+        ("--dp-size", config.parallel.dp_size, 1, 64),
         ("--watchdog-timeout", sched.watchdog_s, 1, UNLIMITED),
         ("--priority-scheduling-preemption-threshold", sched.preempt_gap, 0, UNLIMITED),
         ("--log-requests-level", net.log_requests_level, 0, 3),

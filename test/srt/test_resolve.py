@@ -164,6 +164,14 @@ def test_memory_budget(cache: dict[str, object], available: int, expected: int):
     assert resolve(config(cache=cache), GEMMA, host).cache.memory_bytes == expected
 
 
+def test_replicas_of_a_host_share_its_cores_and_memory():
+    half: dict[str, object] = {"memory_fraction": 0.5}
+    alone = resolve(config(cache=half), GEMMA, HOST)
+    one_of_four = resolve(config(cache=half, parallel={"dp_size": 4}), GEMMA, HOST)
+    assert one_of_four.cache.memory_bytes == alone.cache.memory_bytes // 4
+    assert (alone.parallel.num_threads, one_of_four.parallel.num_threads) == (6, 1)
+
+
 def test_windows_take_at_most_half_of_a_small_budget():
     slot = 15 * 512 * 2 * 256 * 4
     off = config(cache={"memory_bytes": 10 * slot, "warm_windows": 0})

@@ -232,6 +232,13 @@ PARALLEL = (
         ("--tensor-parallel-size", "--tp"),
     ),
     Flag(
+        "--dp-size",
+        "parallel.dp_size",
+        "replicas on this host, behind a router, whose flags begin with --router-",
+        INT,
+        ("--data-parallel-size", "--dp"),
+    ),
+    Flag(
         "--num-threads",
         "parallel.num_threads",
         "arithmetic threads of a worker; default: physical cores",

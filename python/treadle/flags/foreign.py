@@ -106,14 +106,13 @@ REFUSED = (
     _refused("--hicache-storage-backend", "a storage cache tier"),
     _refused("--enable-deterministic-inference", "batch-invariant arithmetic", SWITCH),
     _refused("--base-gpu-id", "GPUs", INT, harmless="0"),
-    _refused("--dp-size", "replicas", INT, "--data-parallel-size", "--dp", harmless="1"),
     _refused("--attn-dp-size", "attention data parallelism", INT, harmless="1"),
     _refused("--enable-dp-attention", "attention data parallelism", SWITCH),
     _refused(
         "--ep-size", "expert parallelism", INT, "--expert-parallel-size", "--ep", harmless="1"
     ),
     _refused("--pp-size", "pipeline parallelism", INT, "--pipeline-parallel-size", harmless="1"),
-    _refused("--load-balance-method", "replicas"),
+    _refused("--load-balance-method", "this spelling; use --router-policy"),
     _refused("--nnodes", "several machines", INT, harmless="1"),
     _refused("--node-rank", "several machines", INT, harmless="0"),
     _refused("--dist-init-addr", "several machines"),
