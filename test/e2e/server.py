@@ -23,14 +23,14 @@ WAIT_S = 120.0  # torch takes long to import on a busy machine
 
 
 class Server:
-    """`python -m treadle.launch_server` with `argv`; its sockets go below `tmp`."""
+    """`python -m module` with `argv`; its sockets go below `tmp`."""
 
-    def __init__(self, *argv: str) -> None:
+    def __init__(self, *argv: str, module: str = "treadle.launch_server") -> None:
         self.tmp = Path(tempfile.mkdtemp(prefix="t-"))  # a socket's path must be short
         self.log: list[str] = []
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "treadle.launch_server", *argv],
+            [sys.executable, "-m", module, *argv],
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "TMPDIR": str(self.tmp)},
@@ -41,10 +41,9 @@ class Server:
         self.children: list[psutil.Process] = []
         self.url = ""
 
-    def wait_until_listening(self) -> None:
-        """All children are there; requests are refused."""
-        port = self._find(r"listening host=\S+ port=(\d+)")
-        self.url = f"http://127.0.0.1:{port}"
+    def wait_until_listening(self, pattern: str = r"listening host=\S+ port=(\d+)") -> None:
+        """All children are there; requests are refused. `pattern` finds the port in the log."""
+        self.url = f"http://127.0.0.1:{self._find(pattern)}"
         self.children = psutil.Process(self.process.pid).children()
 
     def wait_until_serving(self) -> None:

@@ -60,7 +60,10 @@ def test_size_that_is_none_is_refused_with_its_flag(text: str):
         (["--unknown-flag"], "unrecognized arguments: --unknown-flag"),
         (["--disable-radix"], "unrecognized arguments: --disable-radix"),
         (["model"], "unrecognized arguments: model"),
-        (["--data-parallel-size", "2"], "--data-parallel-size 2: this version does not have"),
+        (
+            ["--pipeline-parallel-size", "2"],
+            "--pipeline-parallel-size 2: this version does not have",
+        ),
     ],
 )
 def test_error_names_flag_and_value(argv: list[str], words: str):

@@ -137,12 +137,10 @@ class SessionAffinity:
             return fleet.place(key, ask.without)
         if not fleet.is_over(pin.replica):
             return None
-        without = {*ask.without, pin.replica}
-        low = fleet.load(pin.replica) - fleet.gap
-        for other in (fleet.place(key, without), fleet.least(without)):
-            if other is not None and fleet.load(other) <= low:
-                return other
-        return None
+        other = fleet.place(key, {*ask.without, pin.replica})
+        if other is None or fleet.load(other) > fleet.load(pin.replica) - fleet.gap:
+            return None
+        return other
 
     def _spill(self, ask: Ask, pin: Pin, other: str) -> Choice:
         pin.spills += 1
