@@ -58,7 +58,7 @@ def error_headers(error: TreadleError) -> dict[str, str]:
     headers = {}
     if isinstance(error, Overloaded | WorkerLost):
         headers["retry-after"] = RETRY_AFTER_S
-    if isinstance(error, NotAdmitted):
+    if isinstance(error, NotAdmitted | WorkerLost):  # nothing of it runs on here
         headers["x-not-admitted"] = "1"
     if isinstance(error, Unauthorized):
         headers["www-authenticate"] = "Bearer"

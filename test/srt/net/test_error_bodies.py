@@ -35,6 +35,7 @@ def test_names_of_processes_stay_inside():
 
 def test_headers_say_whether_to_come_again():
     assert error_headers(errors.NotAdmitted("m")) == {"retry-after": "1", "x-not-admitted": "1"}
-    assert error_headers(errors.WorkerLost("m")) == {"retry-after": "1"}
+    assert error_headers(errors.WorkerLost("m")) == {"retry-after": "1", "x-not-admitted": "1"}
+    assert error_headers(errors.Overloaded("m")) == {"retry-after": "1"}
     assert error_headers(errors.BadRequest("m")) == {}
     assert error_headers(errors.Unauthorized("m")) == {"www-authenticate": "Bearer"}
