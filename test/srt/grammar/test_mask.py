@@ -180,3 +180,41 @@ def test_free_text_may_come_before_an_answer(grammar: Grammar, close_id: int | N
 def test_masks_that_cost_too_much_are_an_error_in_words():
     with pytest.raises(BadRequest, match="invalid lark: "):
         begin(Grammar(GrammarKind.LARK, "start: A\nA: /(.*a.{12})/ & /(.*b.{13})/ & ~/(.*c.{14})/"))
+
+
+def words_of(row: NextRow, index: int) -> set[int]:
+    return allowed(NextRow(row.ahead[index]))
+
+
+def test_drafts_are_walked_up_to_the_first_that_is_not_allowed_and_forgotten():
+    a, b, c, d, e = map(ord, "abcde")
+    matcher = begin(regex("a[bc][cd]+e"), jumps=False)
+    matcher.first()
+    row = matcher.after([a], [b, d, a, c])
+    assert (row.drafts, len(row.ahead)) == ((b, d), 2)
+    assert allowed(row) == {b, c}
+    assert words_of(row, 0) == {c, d} and words_of(row, 1) == {c, d, e}
+    again = matcher.after([b, d, c])  # as if nothing had been walked
+    assert allowed(again) == {c, d, e}
+
+
+def test_no_draft_is_run_with_which_the_answer_could_not_go_on():
+    """What would be sampled behind it is nothing."""
+    a, b = map(ord, "ab")
+    matcher = begin(regex("ab?"))
+    matcher.first()
+    row = matcher.after([a], [b, EOS])
+    assert (row.drafts, row.ahead) == ((), ())
+    assert allowed(row) == {b, EOS}
+    assert matcher.after([b]).is_done
+
+
+def test_drafts_go_on_behind_forced_ids_that_they_guessed():
+    ids = [ord(x) for x in "xyz"]
+    matcher = begin(regex("axyz[01]+"))
+    matcher.first()
+    row = matcher.after([ord("a")], [*ids, ord("1"), ord("2")])
+    assert list(row.forced) == ids and row.drafts == (ord("1"),)
+    matcher = begin(regex("axyz[01]+"))
+    matcher.first()
+    assert matcher.after([ord("a")], [ord("x"), ord("1")]).drafts == ()

@@ -211,13 +211,20 @@ def test_request_preempted_while_its_mask_is_made_is_held_until_it_is_there(make
     assert re.fullmatch("[0-9]{12}", text(loop, "a"))
 
 
+@pytest.mark.parametrize("draft_tokens", [0, 3])
 @pytest.mark.parametrize("seed", range(12))
-def test_any_order_of_grammar_work_gives_valid_answers(make: Make, seed: int):
+def test_any_order_of_grammar_work_gives_valid_answers(make: Make, seed: int, draft_tokens: int):
     """Arrivals, aborts, preemptions, and rows of grammars that come late, all at random."""
     rng = Random(seed)
     executor = HeldExecutor()
-    store = make_store(executor, SIZE)
-    loop = make(num_pages=20, max_running=5, chunk_tokens=24, conservativeness=0.01, grammars=store)
+    loop = make(
+        num_pages=20,
+        max_running=5,
+        chunk_tokens=24,
+        conservativeness=0.01,
+        grammars=make_store(executor, SIZE),
+        draft_tokens=draft_tokens,
+    )
     names: list[str] = []
     aborted: set[str] = set()
     for turn in range(400):
@@ -239,6 +246,29 @@ def test_any_order_of_grammar_work_gives_valid_answers(make: Make, seed: int):
         check_text(name, text(loop, name))
     assert any(not name.startswith("plain") for name in set(names) - aborted)
     loop.cache.check()
+
+
+PRINTABLE = Grammar(GrammarKind.REGEX, "[ -~]{40}")
+MIXED = Grammar(GrammarKind.REGEX, "([ -~]{3}then the same words[a-z]{2}){3}")
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+@pytest.mark.parametrize("options", [{}, {"top_logprobs": 0}, {"max_new_tokens": 17}])
+@pytest.mark.parametrize("grammar", [PRINTABLE, MIXED, PERSON, DIGITS])
+def test_drafts_change_no_answer_and_none_outside_its_grammar_is_run(
+    make: Make, grammar: Grammar, options: dict[str, int], overlap: bool
+):
+    """Walked through the grammar first: a draft that it forbids would be a wasted row."""
+    plain, spec = make(overlap=overlap), make(overlap=overlap, draft_tokens=5)
+    for loop in (plain, spec):
+        for seed in range(4):
+            start(loop, f"r{seed}", grammar, **{"seed": seed, "max_new_tokens": 60} | options)
+        loop.drain()
+    assert spec.text == plain.text
+    assert all(spec.done[rid].finish == plain.done[rid].finish for rid in plain.done)
+    if grammar is PRINTABLE:
+        assert spec.counters()["spec_accepted_tokens"] > 0
+        assert len(spec.plans) < len(plain.plans)
 
 
 def arrive(loop: Loop, turn: int, rng: Random) -> str:
