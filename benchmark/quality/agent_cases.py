@@ -65,7 +65,7 @@ def ask(port: int, case: AgentCase, *, is_primed: bool) -> Outcome:
     or a prompt of another length than the case was made with."""
     scope: Json = {"cache_salt": case.id}
     if is_primed:
-        prefix = _prompt_ids(port, case)[: case.hit_tokens]
+        prefix = prompt_ids(port, case)[: case.hit_tokens]
         sampling = {"max_new_tokens": 0}
         post(port, "/generate", {"input_ids": prefix, "sampling_params": sampling, **scope})
     body = {"model": "m", "temperature": 0, **case.body, **scope}
@@ -94,7 +94,8 @@ def passes(expect: dict[str, Any], content: str | None, calls: list[dict[str, An
     return not calls and (content or "").strip() == str(expect["equals"]).strip()
 
 
-def _prompt_ids(port: int, case: AgentCase) -> list[int]:
+def prompt_ids(port: int, case: AgentCase) -> list[int]:
+    """The prompt as the server encodes it. Raises RuntimeError when its length is another."""
     names = ("messages", "tools", "chat_template_kwargs")
     ids = int_list(post(port, "/tokenize", {name: case.body[name] for name in names})["tokens"])
     _check_length(case, len(ids))
