@@ -47,8 +47,9 @@ class Answer:
 def make_cache(config: ServerConfig, facts: ModelConfig, ready: Ready) -> CacheManager:
     cache = config.cache
     sizes = ready.num_pages, ready.num_slots, cache.page_size, True, "lru", cache.warm_windows
-    ring = ring_rows(facts, cache, config.sched.draft_tokens)
-    return CacheManager(CacheFacts(*sizes, ring), ReplayRule.from_config(facts, cache))
+    return CacheManager(
+        CacheFacts(*sizes, ring_rows(facts, cache)), ReplayRule.from_config(facts, cache)
+    )
 
 
 class Engine:
@@ -67,6 +68,7 @@ class Engine:
         warm: int = 0,
         conservativeness: float = 1.0,
         drafts: int = 0,
+        overlap: bool = True,
         grammars: GrammarStore | None = None,
     ) -> None:
         facts = load_model_config(path)
@@ -77,6 +79,7 @@ class Engine:
         sched = SchedSection(
             max_running=running, chunk_tokens=chunk, seed=1, conservativeness=conservativeness,
             speculation="dspark" if drafts else "none", draft_tokens=drafts or -1,
+            overlap=overlap,
         )  # fmt: skip
         model = ModelSection(path=str(path), quantization=quantization)
         config = resolve(ServerConfig(model, cache, sched), facts, HOST)

@@ -28,7 +28,22 @@ def engram_gate(x: Tensor, key: Tensor, value: Tensor, weight: Tensor, eps: floa
 
     Shapes: x and key `[T, N, D]`, value `[T, D]`, weight `[N, D]`; returns `[T, N, D]`.
     """
-    norms = torch.rsqrt(x.square().mean(-1) + eps) * torch.rsqrt(key.square().mean(-1) + eps)
-    dot = (x * weight * key).sum(-1) * norms * x.shape[2] ** -0.5
-    gate = torch.sigmoid(torch.copysign(dot.abs().clamp(min=1e-6).sqrt(), dot))
+    size = x.shape[2]
+    # In float64: of single precision torch rounds the last few of all values differently.
+    own, other = _row_sums(x.square()).double() / size, _row_sums(key.square()).double() / size
+    dot = _row_sums(x * weight * key).double() * size**-0.5
+    dot = dot * torch.rsqrt(own + eps) * torch.rsqrt(other + eps)
+    gate = torch.sigmoid(torch.copysign(dot.abs().clamp(min=1e-6).sqrt(), dot)).to(x.dtype)
     return x + gate.unsqueeze(2) * value.unsqueeze(1)
+
+
+def _row_sums(x: Tensor) -> Tensor:
+    """Sums over the last axis, half upon half: torch's own order depends on how many rows there
+    are, and a row may not depend on its neighbours."""
+    while x.shape[-1] > 1 and x.shape[-1] % 2 == 0:
+        half = x.shape[-1] // 2
+        x = x[..., :half] + x[..., half:]
+    total = x[..., 0]
+    for channel in range(1, x.shape[-1]):
+        total = total + x[..., channel]
+    return total

@@ -39,7 +39,8 @@ _NO_MATCH = Match(0, 0, ())
 @dataclass(frozen=True, slots=True)
 class CacheFacts:
     """Counts include page 0 and slot 0, the sinks. `num_warm`: slots beyond one for each running
-    request; windows of ended requests are kept only when there are some. `ring_rows`: C."""
+    request; windows of ended requests are kept only when there are some. `ring_rows`: C, without
+    the rows for drafts."""
 
     num_pages: int
     num_slots: int

@@ -10,8 +10,9 @@ Rows of [end, written) were planned but never answered (T33). Nobody may read th
 takes the window forgets all tags from H on), but each has taken the place of the row C below it. So
 a window serves each H with `max(start, written - C + W - 1) <= H <= end`. `written - end` is 1 when
 one decode row was in flight, and `end` less its floor_P at most P - 1: C >= W + P - 1 keeps the
-window of floor_P(end), which is what a next turn adopts. `start` is the hit length of the
-request itself: the upper layers of its replay never had the rows further below.
+window of floor_P(end), which is what a next turn adopts. Rows of drafts do not count: for as many
+as a step verifies a ring has rows beyond C, so they take no place that is counted. `start` is the
+hit length of the request itself: the upper layers of its replay never had the rows further below.
 
 A window is known by its namespace and its token ids, not by a tree node: the same path, but it
 outlives splits and evictions. It holds no pages; without a hit of a length that it serves it is of

@@ -20,8 +20,8 @@ from ..layers.hyper import Sublayer
 from ..layers.indexer import Selection
 from ..layers.latent_attention import LatentAttention
 from ..layers.latent_pools import LatentPools
-from ..layers.linear import Linear
 from ..layers.moe import Moe
+from ..layers.quant import ScaledLinear
 
 
 @dataclass(slots=True, eq=False)
@@ -40,7 +40,7 @@ class DeepseekV41:
     embed: Tensor
     layers: tuple[Layer, ...]
     norm: Tensor
-    head: Linear
+    head: ScaledLinear
     num_streams: int
     taps: tuple[int, ...]
     eps: float

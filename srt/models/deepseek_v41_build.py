@@ -20,7 +20,6 @@ from ..layers.engram import Engram, EngramHash, EngramTable
 from ..layers.hyper import Sublayer
 from ..layers.indexer import Indexer
 from ..layers.latent_attention import LatentAttention, LatentShape
-from ..layers.linear import Linear
 from ..layers.moe import Moe
 from ..layers.quant import ScaledLinear
 from ..loader.deepseek_v41_tensors import draft_moe
@@ -51,7 +50,7 @@ class Builder:
             embed=w.dense("embed.weight"),
             layers=tuple(self._loaded(i, hashes.get(i)) for i in range(len(config.layers))),
             norm=w.dense("norm.weight"),
-            head=Linear(w.dense("head.weight")),
+            head=self._dense("head.weight"),
             num_streams=self.latent.hyper.num_streams,
             taps=self.latent.draft.taps,
             eps=config.rms_norm_eps,

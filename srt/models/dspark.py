@@ -22,7 +22,6 @@ from treadle.kernels import ops
 
 from ..layers.latent_attention import LatentAttention
 from ..layers.latent_pools import LatentPools
-from ..layers.linear import Linear
 from ..layers.quant import ScaledLinear
 from .deepseek_v41 import Layer
 
@@ -61,7 +60,7 @@ class Dspark:
     markov_head: Tensor
     confidence: Tensor
     embed: Tensor
-    head: Linear
+    head: ScaledLinear
     noise_id: int
     block_size: int
     num_streams: int

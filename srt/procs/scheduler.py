@@ -89,7 +89,7 @@ def build_bookkeeping(boot: Boot, capacity: Ready, grammars: GrammarStore | None
         prefix_cache=config.cache.prefix_cache,
         eviction_policy=config.cache.eviction_policy,
         num_warm=max(0, config.cache.warm_windows),
-        ring_rows=ring_rows(boot.model_config, config.cache, config.sched.draft_tokens),
+        ring_rows=ring_rows(boot.model_config, config.cache),
     )
     cache = CacheManager(facts, ReplayRule.from_config(boot.model_config, config.cache))
     scheduler = Scheduler(config.sched, config.cache, cache, config.model.context_len, grammars)

@@ -141,7 +141,7 @@ class Answers:
         self, span: PlannedSpan, sampled: Sampled | None, in_flight: int | None
     ) -> tuple[RequestOutput, ...]:
         """A longer span of a running request is answered; full pages of its prompt are published
-        (T37)."""
+        (T37), those of its output when it ends: until then what it reads stays its own (T16)."""
         request = span.request
         output: tuple[RequestOutput, ...] = ()
         if sampled is not None:
@@ -151,6 +151,7 @@ class Answers:
             request.computed = max(request.computed, span.end)
             if request.intent is not None:
                 return (self._finish(request, request.intent, (), ()),)
-        if request.state is RequestState.RUNNING:
+        is_output = request.is_paced and span.start >= request.prompt_len
+        if request.state is RequestState.RUNNING and not is_output:
             self._running.publish(request, in_flight)
         return output

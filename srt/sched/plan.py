@@ -151,14 +151,14 @@ class StepBuilder:
         are the rows of the first `num_drafts` of its drafts, which come with it."""
         start, is_last = request.next, end == request.known
         drafts = request.drafts[:num_drafts] if is_last else ()
-        sample, written = int(is_last) + len(drafts), end + len(drafts)
+        sample = int(is_last) + len(drafts)
         self._score(request, end)
-        self._data.extend((request.slot, start, max(start, request.hit), written, sample))
+        last = end + len(drafts)
+        self._data.extend((request.slot, start, max(start, request.hit), last, sample))
         self._tokens.extend(request.tokens[start:end])
         self._tokens.extend(drafts)
         self.record.spans.append(PlannedSpan(request, start, request.hit, end, sample))
         request.next = end
-        request.written = max(request.written, written)
         request.last_step = self.record.step
         if sample and request.matching is not None:
             self._masks.extend(use_masks(request, len(drafts)))

@@ -91,7 +91,6 @@ class Request:
     unsent: tuple[int, ...] = ()  # forced tokens that the client has not got yet
     drafts_most: int = 0  # drafts that a step may verify; 0 without speculation
     drafts: tuple[int, ...] = ()  # guesses at what follows the last token
-    written: int = 0  # rows of its rings, drafts that were rejected included, end below it
     overtaken: int = 0  # admissions of later arrivals while it was the oldest waiting
 
     @property
@@ -160,7 +159,7 @@ class Request:
             ns=self.namespace,
             ids=self.tokens[: self.computed].tobytes(),
             start=max(self.hit, self.trimmed - 1),
-            written=max(self.next, self.computed, self.written),
+            written=max(self.next, self.computed),
             approx=max(self.lease.approx, int(self.shape.trims)),
             session=self.session,
         )

@@ -97,7 +97,7 @@ class RunningSet:
         window = request.window() if self._cache.keeps_windows(request.shape) else None
         self._cache.release(request.lease, in_flight, window)
         self.requests.remove(request)
-        request.lease, request.slot, request.capacity, request.written = None, 0, 0, 0
+        request.lease, request.slot, request.capacity = None, 0, 0
         request.drafts, request.ahead = (), ()
 
     def take_updates(self) -> list[PageUpdate]:

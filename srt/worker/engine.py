@@ -15,7 +15,6 @@ from torch import Tensor
 from ..cache.layout import Capacity
 from ..config import ServerConfig
 from ..layers.batch import ForwardBatch
-from ..layers.linear import Linear
 from ..layers.pools import Pools
 from ..loader.weights import ProgressFn
 from ..model_config import ModelConfig
@@ -29,7 +28,7 @@ class Engine:
     [n, V] of some of them. `weight_bytes` is for the report at start."""
 
     forward: Callable[[ForwardBatch], Tensor]
-    head: Linear
+    head: Callable[[Tensor], Tensor]
     pools: Pools
     weight_bytes: int = 0
     trim: Trim | None = None

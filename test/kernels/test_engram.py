@@ -54,3 +54,15 @@ def test_the_gate_has_the_sign_of_the_dot_product_and_a_floor():
         torch.testing.assert_close(out, x + gate * value)
     out = engram.engram_gate(x, torch.tensor([[[1.0, -1.0]]]), value, weight, 0.0)
     torch.testing.assert_close(out, x + torch.sigmoid(torch.tensor(1e-3)) * value)
+
+
+@pytest.mark.parametrize("size", [64, 96, 5120])
+def test_a_row_does_not_depend_on_those_beside_it(size: int):
+    generator = torch.Generator().manual_seed(1)
+    x, key = (torch.randn(37, 4, size, generator=generator) for _ in range(2))
+    value, weight = torch.randn(37, size, generator=generator), torch.ones(4, size)
+    whole = engram.engram_gate(x, key, value, weight, 1e-20)
+    for start, end in ((0, 1), (5, 11), (20, 37)):
+        rows = slice(start, end)
+        part = engram.engram_gate(x[rows], key[rows], value[rows], weight, 1e-20)
+        assert torch.equal(part, whole[rows])

@@ -64,7 +64,7 @@ def make_cache(setup: Setup) -> CacheManager:
     shape = ReplayShape(setup.mode, setup.slope, 1)
     rule = ReplayRule(kinds, window, shape, setup.page_size, setup.grid)
     slots = setup.max_running + setup.warm + 1
-    ring = window + 2 * setup.page_size * bool(setup.warm) + setup.draft_tokens
+    ring = window + 2 * setup.page_size * bool(setup.warm)
     sizes = setup.num_pages, slots, setup.page_size
     return CacheManager(CacheFacts(*sizes, setup.prefix_cache, "lru", setup.warm, ring), rule)
 
@@ -96,7 +96,7 @@ class Loop:
             facts.num_pages,
             facts.num_slots,
             window=self.cache.rule.window,
-            ring_rows=facts.ring_rows,
+            ring_rows=facts.ring_rows + setup.draft_tokens,
             max_rows=setup.chunk_tokens,
             in_tree=self.tree_pages,
             draft_tokens=setup.draft_tokens,
