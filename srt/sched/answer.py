@@ -132,6 +132,7 @@ class Answers:
     def _pace(self, request: Request, sampled: Sampled) -> None:
         """What the next rows are: drafts, once the grammar has seen them if there is one."""
         if request.matching is not None:
+            request.known = request.next  # nothing to run until the grammar's row is there
             self._constrained.took(request, sampled.token_ids, sampled.drafts)
         else:
             request.known = request.len

@@ -108,5 +108,6 @@ def _apply(request: Request, row: NextRow) -> Finish | None:
         end = Finish("stop")
     request.mask = row.words
     request.known = request.len
-    request.drafts, request.ahead = request.fitting(row.drafts), row.ahead
+    if request.state is RequestState.RUNNING:  # else its rows are a prompt's, which take no drafts
+        request.drafts, request.ahead = request.fitting(row.drafts), row.ahead
     return end

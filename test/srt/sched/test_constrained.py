@@ -21,6 +21,7 @@ SPELLED = pieces(SIZE)
 MODEL = FakeModel(vocab_size=SIZE, stop_rate=0.0)
 HEX = Grammar(GrammarKind.REGEX, "[0-9a-f]{25}")
 DIGITS = Grammar(GrammarKind.REGEX, "[0-9]{12}")
+TEXT = Grammar(GrammarKind.REGEX, "[ -~]{40}")
 PERSON = from_json_schema(
     {
         "type": "object",
@@ -189,6 +190,45 @@ def test_preempted_request_goes_on_in_its_grammar(make: Make):
             json.loads(text(loop, f"r{i}"))
         else:
             assert re.fullmatch("[0-9a-f]{38}", text(loop, f"r{i}"))
+
+
+def test_others_go_on_while_a_row_is_made_for_a_request_with_accepted_drafts(make: Make):
+    executor = HeldExecutor()
+    loop = make(grammars=make_store(executor, SIZE), draft_tokens=5, overlap=False)
+    start(loop, "a", TEXT)
+    start(loop, "plain", None, max_new_tokens=200)
+    for turn in range(40):
+        if turn % 2:
+            executor.work()
+        assert loop.plan() is not None
+        loop.commit()
+    assert loop.counters()["spec_accepted_tokens"] > 0
+    assert len(loop.text["a"]) > 1
+
+
+@pytest.mark.parametrize("steps", range(1, 6))
+@pytest.mark.parametrize("size", range(16, 24))
+def test_request_that_resumes_in_chunks_takes_no_drafts_from_before(
+    make: Make, size: int, steps: int
+):
+    """T43: those that its last row allowed come when it holds no pages for them."""
+    executor = HeldExecutor()
+    loop = make(
+        grammars=make_store(executor, SIZE),
+        draft_tokens=5,
+        prefix_cache=False,
+        chunk_tokens=16,
+    )
+    loop.add("a", [20] * size, max_new_tokens=40, stop_token_ids=(EOS,), grammar=TEXT, seed=3)
+    for _ in range(steps + 2):
+        executor.work()
+        loop.step()
+    (request,) = loop.scheduler._running
+    loop.scheduler._preempt(request)
+    while loop.scheduler.has_work:
+        executor.work()
+        loop.step()
+    assert re.fullmatch("[ -~]{40}", text(loop, "a"))
 
 
 def test_request_preempted_while_its_mask_is_made_is_held_until_it_is_there(make: Make):
