@@ -58,3 +58,17 @@ def test_evicted_pages_of_all_kinds_are_tokens():
 
 def test_silent_scheduler_has_no_numbers():
     assert derived_gauges({}, {}, FACTS) == {}
+
+
+def test_accept_length_counts_the_token_that_comes_with_the_drafts():
+    counters = {
+        "spec_verify_spans": 4.0,
+        "spec_draft_tokens": 20.0,
+        "spec_accepted_tokens": 14.0,
+    }
+    found = derived_gauges(counters, GAUGES, FACTS)
+    assert found["sglang:spec_accept_length"] == 4.5
+    assert found["sglang:spec_accept_rate"] == 0.7
+    without = derived_gauges({}, GAUGES, FACTS)
+    assert without["sglang:spec_accept_length"] == 1.0
+    assert without["sglang:spec_accept_rate"] == 0.0

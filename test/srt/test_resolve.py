@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from test.srt.test_deepseek_v41_config import CHECKPOINTS
+from treadle.srt.cache.layout import KVLayout
+from treadle.srt.checkpoint import load_model_config
 from treadle.srt.config import ServerConfig
 from treadle.srt.errors import ConfigError
 from treadle.srt.host import HostFacts
@@ -263,3 +266,43 @@ def test_trimming_is_refused_for_models_without_decoder_layers(
 ):
     with pytest.raises(ConfigError, match=f"{flag}: Gemma3ForCausalLM has no decoder layers"):
         resolve(config(cache=changes), GEMMA, HOST)
+
+
+def speculating(facts: ModelConfig, **sched: object) -> ServerConfig:
+    return resolve(config(sched={"speculation": "dspark"} | sched), facts, HOST)
+
+
+def test_drafts_are_a_block_of_the_draft_head_unless_asked_otherwise():
+    facts = load_model_config(CHECKPOINTS / "v41-nano")
+    assert speculating(facts).sched.draft_tokens == 5
+    assert speculating(facts, draft_tokens=2).sched.draft_tokens == 2
+    assert not speculating(facts).sched.overlap
+    assert resolve(config(), facts, HOST).sched.draft_tokens == 0
+
+
+def test_drafts_that_cannot_be_are_refused_by_flag():
+    facts = load_model_config(CHECKPOINTS / "v41-nano")
+    with pytest.raises(ConfigError, match="--speculative-num-draft-tokens 6: must be from 1 to 5"):
+        speculating(facts, draft_tokens=6)
+    with pytest.raises(ConfigError, match="--speculative-num-draft-tokens 0"):
+        speculating(facts, draft_tokens=0)
+    with pytest.raises(ConfigError, match="--speculative-algorithm dspark: Gemma3ForCausalLM"):
+        speculating(GEMMA)
+    with pytest.raises(ConfigError, match="needs --speculative-algorithm"):
+        resolve(config(sched={"draft_tokens": 3}), facts, HOST)
+
+
+def test_a_checkpoint_without_draft_head_is_refused():
+    facts = load_model_config(CHECKPOINTS / "v41-nano")
+    assert facts.latent is not None
+    draft = replace(facts.latent.draft, num_blocks=0)
+    bare = replace(facts, latent=replace(facts.latent, draft=draft))
+    with pytest.raises(ConfigError, match="has no draft head"):
+        speculating(bare)
+
+
+def test_windows_of_the_draft_head_are_counted_only_when_it_is_served():
+    facts = load_model_config(CHECKPOINTS / "v41-nano")
+    section = resolve(config(), facts, HOST).cache
+    without = KVLayout.from_config(facts, section, 0, 1).slot_bytes
+    assert without < KVLayout.from_config(facts, section, 5, 1).slot_bytes
