@@ -2,7 +2,7 @@
 
     GET  /ready            200
     POST /v1/completions   1 KiB of JSON; with `"stream": true` in the body `max_tokens` events,
-                           each a chunk of its own, as fast as the other side takes them
+                           `per_chunk` of them in each chunk, as fast as the other side takes them
 
 Plain asyncio protocols on uvloop, so that it costs little beside a router.
 """
@@ -28,6 +28,7 @@ STREAM = HEAD % (b"text/event-stream", b"transfer-encoding: chunked")
 EVENTS_PER_WRITE = 32
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.I)
 _TOKENS = re.compile(rb'"max_tokens": *(\d+)')
+_PER_CHUNK = re.compile(rb'"per_chunk": *(\d+)')
 
 
 def chunk(data: bytes) -> bytes:
@@ -70,21 +71,26 @@ class Replica(asyncio.Protocol):
         elif b'"stream": true' not in body:
             self._transport.write(PLAIN)
         else:
-            tokens = _TOKENS.search(body)
-            task = asyncio.ensure_future(self._stream(int(tokens[1]) if tokens else 1))
+            tokens, size = (_number(pattern, body) for pattern in (_TOKENS, _PER_CHUNK))
+            task = asyncio.ensure_future(self._stream(tokens, size))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _stream(self, count: int) -> None:
+    async def _stream(self, count: int, per_chunk: int) -> None:
         self._transport.write(STREAM)
-        piece = chunk(EVENT)
+        piece = chunk(EVENT * per_chunk)
         while count > 0:
             await self._may_write.wait()
-            now = min(count, EVENTS_PER_WRITE)
+            now = max(1, min(count, EVENTS_PER_WRITE) // per_chunk)
             self._transport.writelines([piece] * now)
-            count -= now
+            count -= now * per_chunk
             await asyncio.sleep(0)
         self._transport.write(chunk(DONE) + b"0\r\n\r\n")
+
+
+def _number(pattern: re.Pattern[bytes], body: bytes) -> int:
+    found = pattern.search(body)
+    return int(found[1]) if found else 1
 
 
 async def serve(port_file: Path) -> None:

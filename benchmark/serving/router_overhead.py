@@ -2,12 +2,13 @@
 
     python -m benchmark.serving.router_overhead --seconds 10 --out router_overhead
 
-One router process on one core before fake replicas that answer at once (`fake_replica.py`). Three
+One router process on one core before fake replicas that answer at once (`fake_replica.py`). Four
 loads, each through the router and directly, in turns:
 
     ttft      `--rate` streaming requests a second, evenly spaced; time to the first event
     plain     1 KiB answers over `--connections` connections, as fast as they come
-    events    `--streams` endless streams; events that reach the client
+    events    `--streams` endless streams; events that reach the client, each a chunk of its own
+    bundles   the same with 8 events a chunk, as when a server's events share its writes
 
 On a machine that does other work too, rates per second of the router's CPU time say more than those
 per second of wall time; both are given.
@@ -189,13 +190,22 @@ async def plain(port: int, args: argparse.Namespace) -> Run:
 
 
 async def events(port: int, args: argparse.Namespace) -> Run:
+    return await _events(port, args, 1)
+
+
+async def bundles(port: int, args: argparse.Namespace) -> Run:
+    return await _events(port, args, 8)
+
+
+async def _events(port: int, args: argparse.Namespace, per_chunk: int) -> Run:
+    extra = f', "stream": true, "max_tokens": 100000000, "per_chunk": {per_chunk}'
     until = time.perf_counter() + args.seconds
     count = 0
 
     async def loop(number: int) -> None:
         nonlocal count
         connection = await Connection.open(port)
-        connection.send(f"s{number}", ', "stream": true, "max_tokens": 100000000')
+        connection.send(f"s{number}", extra)
         await connection.first_event()
         while time.perf_counter() < until:
             count += (await connection.read()).count(b"data: ")
@@ -206,7 +216,7 @@ async def events(port: int, args: argparse.Namespace) -> Run:
 
 
 Load = Callable[[int, argparse.Namespace], Awaitable[Run]]
-LOADS: dict[str, Load] = {"ttft": ttft, "plain": plain, "events": events}
+LOADS: dict[str, Load] = {"ttft": ttft, "plain": plain, "events": events, "bundles": bundles}
 
 
 async def through_router(load: Load, processes: Processes, args: argparse.Namespace) -> Run:

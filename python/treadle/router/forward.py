@@ -37,7 +37,8 @@ class Forwarder:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         reply = Reply(send, scope["path"])
         metrics, began = self._parts.metrics, time.monotonic()
-        metrics.started(scope["path"])
+        called = scope["method"], scope["path"]
+        metrics.started(*called)
         try:
             body = await read_body(receive, self._max_body_bytes)
             incoming = read_incoming(scope, scope["headers"], body, self._rules)
@@ -47,7 +48,7 @@ class Forwarder:
         except TreadleError as e:
             await reply.fail(e, [])
         finally:
-            metrics.ended(scope["path"], reply.status, time.monotonic() - began)
+            metrics.ended(called, reply, time.monotonic() - began)
 
     async def _serve(self, incoming: Incoming, receive: Receive, reply: Reply) -> None:
         """Raises Aborted when the client is gone."""
@@ -77,7 +78,12 @@ class Forwarder:
                 self._parts.metrics.stream_broken()
 
     async def _run(self, journey: Journey) -> None:
-        await self._gate.enter()
+        try:
+            await self._gate.enter()
+        except TreadleError:
+            self._parts.metrics.limited(is_allowed=False)
+            raise
+        self._parts.metrics.limited(is_allowed=True)
         try:
             await journey.run()
         finally:

@@ -253,7 +253,10 @@ class Journey:
     def _may_retry(self, again: Again, replica: Replica) -> bool:
         """Whether there is a second attempt; it is counted then."""
         parts, tried = self._parts, {*self._failed, *self._busy, replica.name}
-        if self._attempt >= parts.retry.max_attempts or self._flight.is_ended:
+        if self._flight.is_ended:
+            return False
+        if self._attempt >= parts.retry.max_attempts:
+            parts.metrics.exhausted(replica.name)
             return False
         if time.monotonic() - self._began >= parts.retry.deadline_s:
             return False
@@ -273,7 +276,9 @@ class Journey:
         if again is Again.ABORT_FIRST:
             await self._abort_at(replica)
         elif again is Again.BUSY:
-            await asyncio.sleep(back_off(self._attempt, parts.retry.back_off_s, parts.rng.random()))
+            seconds = back_off(self._attempt, parts.retry.back_off_s, parts.rng.random())
+            parts.metrics.waited(seconds)
+            await asyncio.sleep(seconds)
 
     async def _abort_at(self, replica: Replica) -> None:
         """So that nobody generates for a request that goes on elsewhere."""

@@ -70,6 +70,7 @@ class Life:
         self._drained_by = float("inf")
         self._is_ordered = False  # an operator's drain, which no probe undoes
         self._ramps = not is_first
+        self.num_openings = 0  # of the breaker
 
     @property
     def state(self) -> State:
@@ -168,4 +169,5 @@ class Life:
         longer = min(rules.max_back_off_s, 2 * self._back_off_s)
         self._back_off_s = rules.back_off_s if is_calm or not self._back_off_s else longer
         self._retry_at = now + self._back_off_s
+        self.num_openings += 1
         self._state, self._breaker, self._ramps = State.SUSPECT, Breaker.OPEN, True

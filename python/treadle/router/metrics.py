@@ -7,9 +7,10 @@ somebody scrapes. Sessions and addresses of clients are never labels.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from .affinity import Decision, Policy
@@ -17,7 +18,9 @@ from .inflight import Inflight
 from .lifecycle import Breaker
 from .outcomes import Again, Break
 from .replicas import Replicas
+from .reply import Reply
 
+T = TypeVar("T", Counter, Histogram)
 KIND = {"router_type": "http", "backend_type": "regular", "connection_mode": "http"}
 POOL = {"worker_type": "regular", "connection_mode": "http", "model": "any"}
 BREAKER_NUMBERS = {Breaker.CLOSED: 0, Breaker.OPEN: 1, Breaker.HALF_OPEN: 2}
@@ -38,6 +41,21 @@ KNOWN_PATHS = frozenset(
         "/detokenize",
     }
 )
+
+
+class Labelled(Generic[T]):
+    """A metric's children by their labels: looking one up in the metric takes a lock each time."""
+
+    def __init__(self, metric: T) -> None:
+        self._metric: T = metric
+        self._children: dict[tuple[str, ...], T] = {}
+
+    def __call__(self, *labels: str) -> T:
+        child = self._children.get(labels)
+        if child is None:
+            child = self._metric.labels(*labels) if labels else self._metric
+            self._children[labels] = child
+        return child
 
 
 class RouterMetrics:
@@ -61,7 +79,11 @@ class RouterMetrics:
         self._upstream = self._counter(
             "smg_router_upstream_responses", "answers of workers", "worker", "status_code"
         )
-        self._ttfb = self._histogram("smg_router_ttft_seconds", "to the first byte of a body")
+        self._ttfb = self._histogram("smg_router_ttft_seconds", "to the first byte of a body")()
+        self._routed_s = self._histogram("smg_router_request_duration_seconds", "whole", *KIND)
+        self._limited = self._counter("smg_http_rate_limit", "asked of the limit", "result")
+        self._exhausted = self._counter("smg_worker_retries_exhausted", "no more", "worker")
+        self._back_off = self._histogram("smg_worker_retry_backoff_seconds", "waited")()
         self._selected = self._counter("smg_worker_selection", "choices", *POOL, "policy", "worker")
         self._broken = self._counter(
             "smg_worker_errors", "broken exchanges", "worker", "error_type"
@@ -69,46 +91,61 @@ class RouterMetrics:
         self._retries = self._counter("smg_worker_retries", "second attempts", "worker", "reason")
         self._probes = self._counter("smg_worker_health_checks", "probes", "worker", "result")
         self._decisions = self._counter("treadle:router_decisions", "choices", "decision")
-        self._gone = self._counter("treadle:router_clients_gone", "clients that left early")
-        self._streams = self._counter("treadle:router_stream_broken", "answers that broke off")
-        self._lost = self._counter("treadle:router_sessions_lost", "server-side sessions lost")
+        self._gone = self._counter("treadle:router_clients_gone", "clients that left early")()
+        self._streams = self._counter("treadle:router_stream_broken", "answers that broke off")()
+        self._lost = self._counter("treadle:router_sessions_lost", "server-side sessions lost")()
 
-    def started(self, path: str) -> None:
-        self._requests.labels("POST", known(path)).inc()
+    def started(self, method: str, path: str) -> None:
+        self._requests(known_method(method), known(path)).inc()
         self._active.inc()
 
-    def ended(self, path: str, status: int | None, seconds: float) -> None:
+    def ended(self, scope: tuple[str, str], reply: Reply, seconds: float) -> None:
+        """`scope`: method and path."""
+        method, path = known_method(scope[0]), known(scope[1])
         self._active.dec()
-        self._seconds.labels("POST", known(path)).observe(seconds)
-        if status is not None:
-            error = str(status) if status >= 400 else "none"
-            self._responses.labels(str(status), error).inc()
+        self._seconds(method, path).observe(seconds)
+        self._routed_s(*KIND.values()).observe(seconds)
+        streaming = "true" if reply.is_stream else "false"
+        self._routed(*KIND.values(), "any", path, streaming).inc()
+        if reply.status is not None:
+            error = str(reply.status) if reply.status >= 400 else "none"
+            self._responses(str(reply.status), error).inc()
+
+    def limited(self, *, is_allowed: bool) -> None:
+        self._limited("allowed" if is_allowed else "rejected").inc()
+
+    def exhausted(self, replica: str) -> None:
+        """A second attempt would have been right, and there was none."""
+        self._exhausted(replica).inc()
+
+    def waited(self, seconds: float) -> None:
+        self._back_off.observe(seconds)
 
     def chosen(self, replica: str, decision: Decision) -> None:
-        self._decisions.labels(decision.value).inc()
-        self._selected.labels(*POOL.values(), self._policy, replica).inc()
+        self._decisions(decision.value).inc()
+        self._selected(*POOL.values(), self._policy, replica).inc()
 
     def answered(self, replica: str, status: int) -> None:
-        self._upstream.labels(replica, str(status)).inc()
+        self._upstream(replica, str(status)).inc()
 
     def first_byte(self, seconds: float) -> None:
         self._ttfb.observe(seconds)
 
     def broke(self, replica: str, kind: Break) -> None:
-        self._broken.labels(replica, kind.value).inc()
+        self._broken(replica, kind.value).inc()
 
     def retried(self, replica: str, reason: Again) -> None:
-        self._retries.labels(replica, reason.value).inc()
+        self._retries(replica, reason.value).inc()
 
     def probed(self, replica: str, result: str) -> None:
-        self._probes.labels(replica, result).inc()
+        self._probes(replica, result).inc()
 
     def client_gone(self) -> None:
         self._gone.inc()
 
     def stream_broken(self) -> None:
         self._streams.inc()
-        self._errors.labels(*KIND.values(), "stream_broken").inc()
+        self._errors(*KIND.values(), "stream_broken").inc()
 
     def sessions_lost(self, count: int) -> None:
         self._lost.inc(count)
@@ -118,11 +155,12 @@ class RouterMetrics:
         gauges.register(_State(replicas, inflight, policy))
         return generate_latest(self.registry) + generate_latest(gauges)
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(name, text, labels, registry=self.registry)
+    def _counter(self, name: str, text: str, *labels: str) -> Labelled[Counter]:
+        return Labelled(Counter(name, text, labels, registry=self.registry))
 
-    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
-        return Histogram(name, text, labels, buckets=TTFB_BUCKETS, registry=self.registry)
+    def _histogram(self, name: str, text: str, *labels: str) -> Labelled[Histogram]:
+        buckets = TTFB_BUCKETS
+        return Labelled(Histogram(name, text, labels, buckets=buckets, registry=self.registry))
 
 
 class _State(Collector):
@@ -147,6 +185,10 @@ class _State(Collector):
             "smg_worker_cb_state",
             *(({"worker": r.name}, BREAKER_NUMBERS[r.life.breaker]) for r in rows),
         )
+        opened = CounterMetricFamily("smg_worker_cb_transitions", "openings", labels=["worker"])
+        for r in rows:
+            opened.add_metric([r.name], r.life.num_openings)
+        yield opened
         yield _gauge("smg_manual_policy_cache_entries", ({}, self._policy.num_entries))
         yield _gauge("treadle:router_requests", ({}, len(self._inflight)))
         yield _gauge(
@@ -156,6 +198,10 @@ class _State(Collector):
             "treadle:router_replicas",
             *(({"state": s.value}, count) for s, count in self._replicas.counts().items()),
         )
+
+
+def known_method(method: str) -> str:
+    return method if method in ("GET", "POST", "PUT", "DELETE") else OTHER_PATH
 
 
 def known(path: str) -> str:

@@ -166,5 +166,7 @@ def describe(error: BaseException) -> str:
 
 
 def _named_in_connection(incoming: Incoming) -> frozenset[bytes]:
-    value = incoming.headers.get("connection", "")
+    value = incoming.headers.get("connection")
+    if value is None or value.lower() == "keep-alive":
+        return frozenset()
     return frozenset(name.strip().lower().encode("latin-1") for name in value.split(",") if name)

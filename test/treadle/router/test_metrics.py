@@ -24,6 +24,18 @@ GATEWAY = {  # of the SGLang gateway, with the labels that its dashboards use
     "smg_worker_selection": {"worker_type", "connection_mode", "model", "policy", "worker"},
     "smg_worker_errors": {"worker", "error_type"},
     "smg_worker_cb_state": {"worker"},
+    "smg_worker_cb_transitions": {"worker"},
+    "smg_worker_retry_backoff_seconds": set(),
+    "smg_http_rate_limit": {"result"},
+    "smg_router_request_duration_seconds": {"router_type", "backend_type", "connection_mode"},
+    "smg_router_requests": {
+        "router_type",
+        "backend_type",
+        "connection_mode",
+        "model",
+        "endpoint",
+        "streaming",
+    },  # fmt: skip
     "smg_worker_retries": {"worker", "reason"},
     "smg_manual_policy_cache_entries": set(),
 }
@@ -48,6 +60,7 @@ async def test_gateway_names_are_there_after_a_few_requests():
             assert f"treadle:router_{name}" in found
         answered = sum(found["smg_http_responses"][1].values())
         assert answered == 8
+        assert found["smg_http_requests"][1][("POST", "/v1/chat/completions")] == 8
         assert found["treadle:router_load_tokens"][1] == {(r.url,): 0.0 for r in bench.replicas}
 
 
