@@ -55,13 +55,16 @@ def test_the_router_has_the_address_and_the_keys_and_replicas_are_behind_it(tmp_
     assert replica.api_key == "k"  # the client's key passes through
 
 
+IDLE = "import signal; signal.pause()"
+
+
 def python(code: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code])
 
 
 @pytest.fixture
 def launcher(monkeypatch: pytest.MonkeyPatch) -> FleetLauncher:
-    monkeypatch.setattr(fleet_launcher, "start_child", lambda words, text: python("input()"))
+    monkeypatch.setattr(fleet_launcher, "start_child", lambda words, text: python(IDLE))
     return FleetLauncher(replace(config_of("--dp-size", "2")), [])
 
 

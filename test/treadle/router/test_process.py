@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import subprocess
+from pathlib import Path
 
 import httpx
 import pytest
@@ -66,6 +69,22 @@ async def test_metrics_have_a_port_of_their_own():
     async with routing(answer(), watch=watch), httpx.AsyncClient() as http:
         got = await http.get(f"http://127.0.0.1:{port}/metrics")
         assert "smg_worker_pool_size" in got.text
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
+async def test_tls_ends_here_and_keys_pass_through(tmp_path: Path):
+    key, certificate = str(tmp_path / "key"), str(tmp_path / "certificate")
+    words = f"req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout {key}"
+    subprocess.run(
+        ["openssl", *words.split(), "-out", certificate], check=True, capture_output=True
+    )
+    net = {"ssl_keyfile": key, "ssl_certfile": certificate}
+    async with routing(answer(200, b"inside"), net=net) as bench:
+        url = f"https://127.0.0.1:{bench.port}"
+        async with httpx.AsyncClient(base_url=url, verify=False) as http:
+            got = await http.post("/generate", json={}, headers={"authorization": "Bearer k"})
+        assert got.content == b"inside"
+        assert bench.replicas[0].seen[0].headers["authorization"] == "Bearer k"
 
 
 def test_addresses_and_pairs_are_checked():
