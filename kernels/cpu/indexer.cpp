@@ -86,7 +86,8 @@ extern "C" int treadle_candidate_blocks(const float* scores, const int64_t* visi
             const float score = scores[r * entries + e];
             if (std::isnan(score) || score > peak) peak = score;
         }
-        if (visible[r] > 0) peaks[(visible[r] - 1) / block] = INFINITY;
+        const int64_t seen = std::min(entries, visible[r]);
+        if (seen > 0) peaks[(seen - 1) / block] = INFINITY;
         const int64_t found = best(peaks.data(), blocks, std::min(count, blocks), kept.data());
         uint8_t* row = out + r * entries;
         std::fill(row, row + entries, 0);

@@ -16,8 +16,7 @@ static inline float dot(const float* a, const float* b, int64_t n) {
     return sum_lanes(sum);
 }
 
-// Scores become weights e^(score - largest), padded with zeros to whole vectors; returns their sum, the sink's weight
-// included.
+// Scores become weights e^(score - largest); returns their sum, the sink's weight included.
 static inline float softmax(float* scores, int64_t count, float sink) {
     float largest = sink;
     for (int64_t j = 0; j < count; ++j) largest = scores[j] > largest ? scores[j] : largest;
