@@ -13,6 +13,7 @@ from pathlib import Path
 
 EVICTION_POLICIES = ("lru", "lfu", "slru", "fifo")
 SECRETS = frozenset({"api_key", "admin_api_key"})  # names of fields that are never shown
+MAX_REPLICAS = 64  # of one command
 REPLAY_MODES = ("bounded", "exact", "canonical", "off")
 
 

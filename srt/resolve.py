@@ -19,6 +19,7 @@ from .cache.grid import default_grid
 from .cache.layout import KVLayout, align_up, plan_capacity
 from .cache.replay import ReplayRule
 from .config import (
+    MAX_REPLICAS,
     ApiSection,
     CacheSection,
     ModelSection,
@@ -237,7 +238,7 @@ def _ranges(config: ServerConfig, model: ModelConfig) -> Sequence[Range]:
         ("--timeout-keep-alive", net.keep_alive_s, 1, UNLIMITED),
         ("--max-body-bytes", net.max_body_bytes, 1024, UNLIMITED),
         ("--decode-log-interval", sched.decode_log_interval, 1, UNLIMITED),
-        ("--dp-size", config.parallel.dp_size, 1, 64),
+        ("--dp-size", config.parallel.dp_size, 1, MAX_REPLICAS),
         ("--watchdog-timeout", sched.watchdog_s, 1, UNLIMITED),
         ("--priority-scheduling-preemption-threshold", sched.preempt_gap, 0, UNLIMITED),
         ("--log-requests-level", net.log_requests_level, 0, 3),

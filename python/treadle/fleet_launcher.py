@@ -26,8 +26,8 @@ from types import FrameType
 
 import orjson
 
-from .srt.config import NetSection, ServerConfig
-from .srt.errors import WorkerLost
+from .srt.config import MAX_REPLICAS, NetSection, ServerConfig
+from .srt.errors import ConfigError, WorkerLost
 from .srt.log import event, setup_logging
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,12 @@ class Member:
 
 class FleetLauncher:
     def __init__(self, config: ServerConfig, router_flags: list[str]) -> None:
-        """`router_flags`: more flags of the router, which win over those made from `config`."""
+        """`router_flags`: more flags of the router, which win over those made from `config`.
+        Raises ConfigError for too many replicas, before any is started.
+        """
+        size = config.parallel.dp_size
+        if size > MAX_REPLICAS:
+            raise ConfigError(f"--dp-size {size}: must be from 1 to {MAX_REPLICAS}")
         self._config = config
         self._router_flags = router_flags
         self._members: list[Member] = []

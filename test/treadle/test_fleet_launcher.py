@@ -25,7 +25,7 @@ from treadle.fleet_launcher import (
 from treadle.launch_router import parse_router_flags
 from treadle.launch_server import ROUTER_SWITCHES
 from treadle.srt.config import ServerConfig
-from treadle.srt.errors import WorkerLost
+from treadle.srt.errors import ConfigError, WorkerLost
 
 
 def config_of(*argv: str) -> ServerConfig:
@@ -66,6 +66,11 @@ def python(code: str) -> subprocess.Popen[bytes]:
 def launcher(monkeypatch: pytest.MonkeyPatch) -> FleetLauncher:
     monkeypatch.setattr(fleet_launcher, "start_child", lambda words, text: python(IDLE))
     return FleetLauncher(replace(config_of("--dp-size", "2")), [])
+
+
+def test_too_many_replicas_are_refused_before_any_is_started():
+    with pytest.raises(ConfigError, match="--dp-size 65: must be from 1 to 64"):
+        FleetLauncher(config_of("--dp-size", "65"), [])
 
 
 def test_a_replica_that_never_served_ends_the_launch(launcher: FleetLauncher):
