@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Awaitable
 from dataclasses import dataclass
 
 import aiohttp
@@ -175,12 +176,16 @@ class Journey:
         return Again.NO
 
     async def _await_answer(self, replica: Replica) -> aiohttp.ClientResponse:
-        left = self._began + self._parts.retry.deadline_s - time.monotonic()
         try:
-            async with asyncio.timeout(left):
+            async with asyncio.timeout(self._left_s):
                 return await self._parts.upstream.send(replica, self._incoming, self._rid)
         except TimeoutError:
             raise Broken(Break.TIMEOUT, "no answer in time") from None
+
+    @property
+    def _left_s(self) -> float:
+        """Until the first byte of a body is overdue."""
+        return self._began + self._parts.retry.deadline_s - time.monotonic()
 
     def _headers(self, response: aiohttp.ClientResponse) -> Headers:
         headers = response_headers(response)
@@ -192,21 +197,23 @@ class Journey:
 
     async def _pass_on(self, response: aiohttp.ClientResponse, ticket: Ticket) -> None:
         """Raises Broken."""
-        content, reply = response.content, self._reply
-        try:
-            data = await content.readany()
-        except (aiohttp.ClientError, TimeoutError, OSError) as e:
-            raise self._cut(e) from None
+        content, idle_s = response.content, self._parts.upstream.idle_timeout_s
+        data = await self._read(content.readany(), self._left_s)
         self._parts.replicas.ledger.answered(ticket)
         self._parts.metrics.first_byte(time.monotonic() - self._began)
         gathered = await self._maybe_session(response, data)
         while not content.at_eof():
-            await reply.write(gathered)
-            try:
-                gathered = await content.readany()
-            except (aiohttp.ClientError, TimeoutError, OSError) as e:
-                raise self._cut(e) from None
-        await reply.end(gathered)
+            await self._reply.write(gathered)
+            gathered = await self._read(content.readany(), idle_s)
+        await self._reply.end(gathered)
+
+    async def _read(self, reading: Awaitable[bytes], limit_s: float) -> bytes:
+        """Raises Broken."""
+        try:
+            async with asyncio.timeout(limit_s):
+                return await reading
+        except (aiohttp.ClientError, TimeoutError, OSError) as e:
+            raise self._cut(e) from None
 
     async def _maybe_session(self, response: aiohttp.ClientResponse, data: bytes) -> bytes:
         """Learns of opened and closed server-side sessions; gives the bytes read so far."""
@@ -216,10 +223,7 @@ class Journey:
         if path == "/close_session":
             sessions.closed(self._incoming.session)
         elif path == "/open_session":
-            try:
-                data += await response.content.read()
-            except (aiohttp.ClientError, TimeoutError, OSError) as e:
-                raise self._cut(e) from None
+            data += await self._read(response.content.read(), self._parts.upstream.idle_timeout_s)
             sessions.opened(opened_name(data) or self._incoming.session, self._flight.replica)
         return data
 

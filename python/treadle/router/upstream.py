@@ -52,14 +52,16 @@ class Upstream:
     def __init__(
         self, idle_timeout_s: float, connect_timeout_s: float, tls: ssl.SSLContext | bool = True
     ) -> None:
-        """Inside the event loop. `tls` False: certificates of replicas are not checked."""
+        """Inside the event loop. `tls` False: certificates of replicas are not checked.
+        `idle_timeout_s`, between two bytes of a body, is for those who read it: the client's own
+        limit would hold for the wait for the first byte too.
+        """
+        self.idle_timeout_s = idle_timeout_s
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0, keepalive_timeout=IDLE_CONNECTION_S, ttl_dns_cache=10, ssl=tls
             ),
-            timeout=aiohttp.ClientTimeout(
-                total=None, sock_connect=connect_timeout_s, sock_read=idle_timeout_s
-            ),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),

@@ -229,6 +229,28 @@ async def test_an_answer_that_does_not_come_is_a_504_and_no_retry():  # 4.5
         assert "retry-after" not in got.headers
 
 
+@pytest.mark.parametrize("start", [b"", STREAM])
+async def test_the_first_byte_may_take_longer_than_the_idle_time(start: bytes):  # A19
+    async def script(seen, wire):
+        await wire.write(start)
+        await asyncio.sleep(0.3)
+        await wire.write((b"" if start else STREAM) + chunk(EVENTS[2]) + LAST_CHUNK)
+
+    async with routing(script, limits={"idle_timeout_s": 0.05}) as bench:
+        assert (await bench.post()).content == EVENTS[2]
+
+
+async def test_headers_alone_are_not_the_first_byte():  # 4.5
+    async def script(seen, wire):
+        await wire.write(STREAM)
+        await hang(seen, wire)
+
+    async with routing(script, limits={"request_timeout_s": 0.2}) as bench:
+        got = await bench.post()
+        assert b"did not answer" in got.content
+        assert bench.replicas[0].seen[0].is_gone
+
+
 async def test_a_stream_that_stays_silent_ends_after_the_idle_time():  # A19
     async def script(seen, wire):
         await wire.write(STREAM + chunk(EVENTS[0]))
