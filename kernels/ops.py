@@ -161,11 +161,11 @@ route = op(moe.route, cpu="moe.route")
 clamped_swiglu = op(moe.clamped_swiglu, cpu="moe.clamped_swiglu")
 moe_experts = op(moe.moe_experts, cpu="moe.moe_experts")
 engram_rows = op(engram.engram_rows)
-engram_gate = op(engram.engram_gate)
+engram_gate = op(engram.engram_gate, cpu="engram.engram_gate")
 
 # latent attention
 rope_pairs = op(rope_pairs_reference.rope_pairs, cpu="rope_pairs.rope_pairs")
-pool_pairs = op(compressor.pool_pairs)
+pool_pairs = op(compressor.pool_pairs, cpu="compressor.pool_pairs")
 index_scores = op(indexer.index_scores, cpu="indexer.index_scores")
 select_entries = op(indexer.select_entries, cpu="indexer.select_entries")
 candidate_blocks = op(indexer.candidate_blocks, cpu="indexer.candidate_blocks")

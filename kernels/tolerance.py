@@ -32,6 +32,7 @@ _BY_OPERATOR = {
     ("packed_linear", torch.float32): Tolerance(1e-5, 2e-4),
     ("moe", torch.float32): Tolerance(2e-5, 2e-4),
     ("latent", torch.float32): Tolerance(1e-5, 1e-5),
+    ("gate", torch.float32): Tolerance(1e-5, 2e-6),
     # forty normalisations, one after the other
     ("hyper", torch.float32): Tolerance(2e-5, 4e-6),
 }

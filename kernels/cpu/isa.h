@@ -123,6 +123,10 @@ struct Kernels {
     void (*hyper_weights)(const HyperMatrix& matrix, const float* x, float* out);
     void (*hyper_collapse)(const float* x, const float* pre, int64_t d, float* out);
     void (*hyper_expand)(const float* y, const float* post, const float* comb, const float* x, int64_t d, float* out);
+    void (*engram_gate)(const float* x, const float* key, const float* value, const float* weight, int64_t d, float eps,
+                        float* out);
+    void (*pool_pair)(const float* even, const float* even_gate, const float* odd, const float* odd_gate, int64_t d,
+                      float* out);
     // the first block of w, `cols` of its features; panel: k * BLOCK floats of scratch
     void (*matrix_block)(const Matrix& w, const MatrixRows& rows, int64_t cols, float* panel);
     void (*clamped_swiglu)(const float* gate, const float* up, int64_t n, float limit, float factor, float* out);

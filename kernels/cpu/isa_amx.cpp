@@ -19,6 +19,7 @@
 #include "rows.h"
 #include "float_rows.h"
 #include "hyper_rows.h"
+#include "gate_rows.h"
 #include "matrix_block.h"
 #include "latent_rows.h"
 #include "q8_avx512.h"
@@ -143,7 +144,7 @@ bool amx_permitted() {
 }
 
 const Kernels amx_kernels = {"amx", quantize_row<store_planes>, q8_block_amx, pack_block, unpack_row, rms_norm, add, rotate, gated,
-    encode_row, decode_row, round_row, hyper_weights, hyper_collapse, hyper_expand,
+    encode_row, decode_row, round_row, hyper_weights, hyper_collapse, hyper_expand, engram_gate, pool_pair,
     matrix_block, clamped_swiglu, latent_row, index_block};
 
 }  // namespace treadle

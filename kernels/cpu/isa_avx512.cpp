@@ -14,13 +14,14 @@
 #include "rows.h"
 #include "float_rows.h"
 #include "hyper_rows.h"
+#include "gate_rows.h"
 #include "matrix_block.h"
 #include "latent_rows.h"
 #include "q8_avx512.h"
 
 namespace treadle {
 const Kernels avx512_kernels = {"avx512", quantize_row<store_planes>, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated,
-    encode_row, decode_row, round_row, hyper_weights, hyper_collapse, hyper_expand,
+    encode_row, decode_row, round_row, hyper_weights, hyper_collapse, hyper_expand, engram_gate, pool_pair,
     matrix_block, clamped_swiglu, latent_row, index_block};
 }
 #endif

@@ -4,6 +4,7 @@
 #include "rows.h"
 #include "float_rows.h"
 #include "hyper_rows.h"
+#include "gate_rows.h"
 #include "matrix_block.h"
 #include "latent_rows.h"
 
@@ -35,6 +36,6 @@ static void q8_block(const Q8Rows& x, const Q8Block& w) {
 
 namespace treadle {
 const Kernels portable_kernels = {"portable", quantize_row<store_planes>, q8_block, pack_block, unpack_row, rms_norm, add, rotate, gated,
-    encode_row, decode_row, round_row, hyper_weights, hyper_collapse, hyper_expand,
+    encode_row, decode_row, round_row, hyper_weights, hyper_collapse, hyper_expand, engram_gate, pool_pair,
     matrix_block, clamped_swiglu, latent_row, index_block};
 }

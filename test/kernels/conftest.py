@@ -59,6 +59,8 @@ ADAPTERS = {
     "activation": ("gated",),
     "block_float": ("encode_rows", "decode_rows", "round_rows"),
     "hyper": ("hyper_weights", "hyper_collapse", "hyper_expand"),
+    "engram": ("engram_gate",),
+    "compressor": ("pool_pairs",),
     "moe": ("route", "clamped_swiglu", "moe_experts"),
     "packed_linear": ("linear_packed",),
     "indexer": ("index_scores", "select_entries", "candidate_blocks"),

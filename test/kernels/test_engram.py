@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
+from treadle.kernels.cpu import engram as cpu
+from treadle.kernels.inputs import activations
 from treadle.kernels.reference import engram
+from treadle.kernels.tolerance import assert_close
 from treadle.srt.latent_config import EngramConfig
 from treadle.srt.loader.engram_map import multipliers, primes
 
@@ -66,3 +70,44 @@ def test_a_row_does_not_depend_on_those_beside_it(size: int):
         rows = slice(start, end)
         part = engram.engram_gate(x[rows], key[rows], value[rows], weight, 1e-20)
         assert torch.equal(part, whole[rows])
+
+
+def gate_inputs(rows: int, streams: int, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """x, key, value, weight; key and value are parts of one matrix, as a layer has them."""
+    x = activations(rows, streams * size).view(rows, streams, size)
+    fused = activations(rows, (streams + 1) * size, seed=1).view(rows, streams + 1, size)
+    return x, fused[:, :-1], fused[:, -1], activations(streams, size, seed=2)
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 16), (1, 4, 256), (3, 2, 24), (70, 4, 96)])
+def test_cpu_agrees_with_the_reference(isa, shape):
+    parts = gate_inputs(*shape)
+    want = engram.engram_gate(*parts, 1e-6)
+    assert_close(cpu.engram_gate(*parts, 1e-6), want, "gate")
+    x, key, value, weight = (part.transpose(0, -1).contiguous().transpose(0, -1) for part in parts)
+    assert_close(cpu.engram_gate(x, key, value, weight, 1e-6), want, "gate")
+    x, key, value, weight = (part.double() for part in parts)
+    wide = engram.engram_gate(x, key, value, weight, 1e-6)
+    assert torch.equal(cpu.engram_gate(x, key, value, weight, 1e-6), wide)
+
+
+def test_a_row_has_the_same_bits_in_any_batch(isa, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    x, key, value, weight = gate_inputs(131, 4, 96)
+    together = cpu.engram_gate(x, key, value, weight, 1e-6)
+    for row in (slice(0, 1), slice(7, 10), slice(130, 131)):
+        alone = cpu.engram_gate(x[row], key[row], value[row], weight, 1e-6)
+        assert torch.equal(alone, together[row])
+
+
+def test_a_key_that_is_not_a_number_is_not_hidden_by_the_gate(isa):
+    x, key, value, weight = gate_inputs(2, 2, 24)
+    key[1, 0, 20] = torch.nan
+    out = cpu.engram_gate(x, key, value, weight, 1e-6).isnan()
+    assert out[1, 0].all() and not out[0].any() and not out[1, 1].any()
+
+
+def test_other_sizes_are_refused():
+    x, key, value, weight = gate_inputs(2, 2, 24)
+    with pytest.raises(ValueError, match="engram_gate"):
+        cpu.engram_gate(x, key[:, :1], value, weight, 1e-6)
