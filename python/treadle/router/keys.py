@@ -131,5 +131,8 @@ def _derived(fields: Json, namespace: str) -> int | None:
     head = [m for m in messages if m.get("role") in ("system", "developer")]
     first = messages[roles.index("user")]
     said = [fields.get(name) for name in ("model", "tools", "system")]
-    text = orjson.dumps([*said, head, first.get("content")], option=orjson.OPT_SORT_KEYS)
+    try:
+        text = orjson.dumps([*said, head, first.get("content")], option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:  # nested deeper than it writes, though not than it reads
+        return None
     return hash_key(namespace, "derived", text)

@@ -15,7 +15,14 @@ _PLAIN = ("prompt", "text", "input_ids", "input")
 
 
 def prompt_text(fields: Mapping[str, object]) -> bytes:
-    """b"" where there is none."""
+    """b"" where there is none, or one nested so deep that it cannot be written."""
+    try:
+        return _text(fields)
+    except orjson.JSONEncodeError:
+        return b""
+
+
+def _text(fields: Mapping[str, object]) -> bytes:
     messages = fields.get("messages")
     if isinstance(messages, list):
         head = [fields[name] for name in ("system", "tools") if fields.get(name)]

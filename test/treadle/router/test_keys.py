@@ -121,3 +121,11 @@ def test_a_parent_is_named_by_header_or_body():
     by_header = find_keys({"x-parent-session-id": "p"}, None, RULES).parent
     assert by_header == key_of({"x-session-id": "p"})
     assert find_keys({}, {"parent_session_id": "p"}, RULES).parent == by_header
+
+
+def test_a_conversation_too_deep_to_be_written_has_no_key():
+    deep: object = 0
+    for _ in range(300):
+        deep = [deep]
+    turns = [{"role": "user", "content": deep}, {"role": "assistant", "content": "a"}]
+    assert key_of(body={"messages": turns}) is None

@@ -29,3 +29,10 @@ def test_other_routes_have_texts_or_ids():
     assert prompt_text({"input_ids": [1, 2]}) == b"[1,2]"
     assert prompt_text({"system": "s", "messages": []}) == b'"s"'
     assert prompt_text({}) == b""
+
+
+def test_a_prompt_too_deep_to_be_written_has_no_text():
+    deep: object = 0
+    for _ in range(300):
+        deep = [deep]
+    assert prompt_text({"messages": [{"role": "user", "content": deep}]}) == b""
