@@ -91,7 +91,7 @@ class Life:
             return START_SHARE
         if self._state is not State.READY:
             return 0.0
-        if not self._ramps:
+        if not self._ramps or self._rules.ramp_s <= 0:
             return 1.0
         return min(1.0, max(START_SHARE, (now - self._ready_at) / self._rules.ramp_s))
 

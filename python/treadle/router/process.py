@@ -39,6 +39,7 @@ from .metrics import RouterMetrics
 from .outcomes import RetryBudget
 from .policies import make_policy
 from .probes import Prober, ProbeRules
+from .ranges import check_ranges
 from .replicas import Address, Replicas
 from .sessions import ServerSessions
 from .upstream import Upstream
@@ -92,7 +93,7 @@ class Router:
             self._replicas, upstream, self._metrics, probe_rules(config), config.load_rules()
         )
         self._surface = self._make_surface()
-        self._ended_because: NotAdmitted | None = None
+        self._failure: BaseException | None = None
 
     async def serve(self, sock: socket.socket) -> None:
         """Raises NotAdmitted when no worker became ready in time."""
@@ -101,7 +102,9 @@ class Router:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
-        tasks = [asyncio.create_task(self._tick(server)), *map(asyncio.create_task, self._jobs())]
+        tasks = [*map(asyncio.create_task, (*self._jobs(), self._tick(server)))]
+        for task in tasks:  # one that ends by an error ends the router
+            task.add_done_callback(lambda task: self._look_at(task, server))
         log.info(event("listening", {"host": net.host, "port": sock.getsockname()[1]}))
         try:
             await server.serve(sockets=[sock])
@@ -109,8 +112,16 @@ class Router:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        if self._ended_because is not None:
-            raise self._ended_because
+        if self._failure is not None:
+            raise self._failure
+
+    def _look_at(self, task: asyncio.Task[None], server: HttpServer) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            if not isinstance(error, NotAdmitted):
+                log.error("a task of the router failed", exc_info=error)
+            self._failure = self._failure or error
+            server.should_exit = True
 
     def _jobs(self) -> list[Coroutine[object, object, None]]:
         jobs: list[Coroutine[object, object, None]] = [self._prober.run()]
@@ -138,8 +149,7 @@ class Router:
             self._metrics.sessions_lost(self._sessions.lose(self._is_known))
             has_served = has_served or self._replicas.fleet.num_eligible > 0
             if not has_served and now - began > self._config.workers.startup_timeout_s:
-                self._ended_because = NotAdmitted("no worker became ready in time")
-                break
+                raise NotAdmitted("no worker became ready in time")
             if self._serving.is_stopping:
                 stopped_at = stopped_at or now
                 if await self._has_ended(now - stopped_at):
@@ -218,6 +228,7 @@ class Router:
 
 def settle(config: RouterConfig) -> RouterConfig:
     """With everything that depends on other values filled in. Raises ConfigError."""
+    check_ranges(config)
     net = config.net
     if not (config.workers.urls or config.workers.file or config.workers.dns):
         raise ConfigError("--worker-urls, --worker-file or --worker-dns must be given")

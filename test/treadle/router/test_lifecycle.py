@@ -79,6 +79,12 @@ def test_a_replica_that_came_back_ramps_up():  # A16
     assert [life.weight(now) for now in (110.0, 125.0, 140.0, 200.0)] == [0.1, 0.5, 1.0, 1.0]
 
 
+def test_a_ramp_of_no_time_is_none():  # A16
+    life = Life(LifeRules(ramp_s=0.0), is_first=False)
+    life.probed(Probe.READY, 5.0)
+    assert life.weight(5.0) == 1.0
+
+
 def test_an_added_replica_ramps_up():  # A16
     life = ready_life(is_first=False, now=50.0)
     assert life.weight(50.0) == 0.1 and life.weight(65.0) == 0.5

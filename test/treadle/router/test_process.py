@@ -13,6 +13,7 @@ import pytest
 from test.treadle.router.fake_replica import STREAM, answer, chunk, hang
 from test.treadle.router.harness import config_of, routing, until
 from treadle.router.config import RouterConfig
+from treadle.router.probes import Prober
 from treadle.router.process import Router, make_upstream, settle
 from treadle.srt.errors import ConfigError, NotAdmitted
 from treadle.srt.net.http_server import bind
@@ -58,6 +59,18 @@ async def test_a_router_that_never_had_a_worker_gives_up():
     async with make_upstream(config) as upstream:
         router = Router(config, upstream)
         with pytest.raises(NotAdmitted, match="no worker"), bind("127.0.0.1", 0) as sock:
+            await router.serve(sock)
+
+
+async def test_a_task_that_fails_ends_the_router(monkeypatch: pytest.MonkeyPatch):
+    async def broken(self: Prober) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(Prober, "run", broken)
+    config = config_of(["http://127.0.0.1:1"])
+    async with make_upstream(config) as upstream:
+        router = Router(config, upstream)
+        with pytest.raises(RuntimeError, match="a bug"), bind("127.0.0.1", 0) as sock:
             await router.serve(sock)
 
 
