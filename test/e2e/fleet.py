@@ -44,18 +44,21 @@ class Turn:
                 self.status = r.status_code
                 self.replica = r.headers.get("x-router-replica", "")
                 self.decision = r.headers.get("x-router-decision", "")
-                async for line in r.aiter_lines():
-                    self._read(line)
+                rest = b""
+                async for data in r.aiter_bytes():  # httpx's lines also end at U+0085 and others
+                    *lines, rest = (rest + data).split(b"\n")
+                    for line in lines:
+                        self._read(line)
         except httpx.TransportError:
             self.is_cut = True
         return self
 
-    def _read(self, line: str) -> None:
-        if line == "data: [DONE]":
+    def _read(self, line: bytes) -> None:
+        if line == b"data: [DONE]":
             self.is_done = True
-        elif line.startswith("data: {"):
+        elif line.startswith(b"data: {"):
             self.num_events += 1
-            self.has_error = "error" in orjson.loads(line.removeprefix("data: "))
+            self.has_error = "error" in orjson.loads(line.removeprefix(b"data: "))
             self.has_begun.set()
 
 
