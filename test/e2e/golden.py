@@ -112,7 +112,7 @@ def cases(*, is_common: bool) -> list[Any]:
 def as_param(case: Case) -> Any:
     kind = "exact" if case.is_exact else "packed"
     is_quick = case.setting.is_common and (case.setting.name == "v41-nano" or case.file in QUICK)
-    marks = [] if is_quick else [pytest.mark.slow]
+    marks = [] if is_quick else [pytest.mark.long]
     return pytest.param(case, id=f"{case.setting.name}-{kind}-{case.file}", marks=marks)
 
 
