@@ -84,8 +84,8 @@ async def test_ids_in_bodies_are_the_clients_and_ours_are_unique():  # A23
 
 
 async def test_a_body_that_is_too_large_is_refused():
-    async with routing(answer(), net={"max_body_bytes": 100}) as bench:
-        got = await bench.post("/generate", {"text": "x" * 200})
+    async with routing(answer(), net={"max_body_bytes": 1024}) as bench:
+        got = await bench.post("/generate", {"text": "x" * 2000})
         assert got.status_code == 413
         assert not bench.replicas[0].seen
 
