@@ -94,12 +94,23 @@ class Answers:
         return outputs
 
     def _answer_one(self, request: Request, result: StepResult, index: int) -> RequestOutput:
-        """One decode row: the hot loop of decoding."""
+        """One decode row. The hot loop of decoding: what `_answer` comes to for a request that
+        goes on is written out."""
+        tokens, token = request.tokens, result.token_ids[index]
         logprob = result.logprobs[index] if result.logprobs else None
         logprobs = () if logprob is None else (logprob,)
-        token_ids = (result.token_ids[index],)
-        sampled = Sampled(token_ids, logprobs, index in result.bad)
-        return self._answer(request, request.computed + 1, sampled)
+        known = len(tokens) + 1
+        is_last = known >= request.max_known or token in request.stop_ids
+        if is_last or request.intent is not None or index in result.bad:
+            sampled = Sampled((token,), logprobs, index in result.bad)
+            return self._answer(request, request.computed + 1, sampled)
+        tokens.append(token)
+        request.computed += 1
+        prompt_len = request.prompt_len
+        usage = Usage(
+            prompt_len, known - prompt_len, request.cached, request.replayed, request.approx
+        )
+        return RequestOutput(request.rid, (token,), usage, None, logprobs, request.queue_s)
 
     def _answer(self, request: Request, computed: int, sampled: Sampled) -> RequestOutput:
         """Sampled rows of a running request are answered; rows below `computed` are, and those of

@@ -53,7 +53,8 @@ class RunningSet:
         parked: list[Request] = []
         for request in self.requests:
             left = request.known - request.next
-            if left and request.is_paced and request.next >= request.prompt_len:
+            is_paced = request.matching is not None or request.drafts_most  # no call: a hot loop
+            if left and is_paced and request.next >= request.prompt_len:
                 if request.known > request.capacity and not self._grow(request, request.known):
                     return Rows(singles, paced, parked, request)
                 paced.append(request)
