@@ -7,6 +7,8 @@ from typing import Any
 
 import httpx
 
+from test.e2e.streams import iter_lines
+
 GOOD: dict[str, Any] = {
     "text": "the thread", "rid": "good", "stream": True,
     "sampling_params": {"temperature": 0, "ignore_eos": True, "max_new_tokens": 200},
@@ -22,7 +24,7 @@ class Running:
         self._opened = http.stream("POST", "/generate", json=body, headers=auth("user"))
         response = self._opened.__enter__()
         assert response.status_code == 200
-        self._lines = response.iter_lines()
+        self._lines = iter_lines(response)
         self._next()
 
     def _next(self) -> dict[str, Any] | None:

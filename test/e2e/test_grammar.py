@@ -13,6 +13,7 @@ import pytest
 
 from test.e2e.conftest import StartServer
 from test.e2e.server import Server
+from test.e2e.streams import iter_lines
 from test.tiny import tiny_gemma3
 
 pytestmark = pytest.mark.e2e
@@ -82,7 +83,7 @@ def check_neighbours(server: Server) -> None:
 
     def streamed() -> str:
         with httpx.stream("POST", server.url + "/v1/completions", json=stream, timeout=120) as r:
-            lines = [line[6:] for line in r.iter_lines() if line.startswith("data: {")]
+            lines = [line[6:] for line in iter_lines(r) if line.startswith("data: {")]
         return "".join(json.loads(line)["choices"][0]["text"] for line in lines)
 
     alone = streamed()

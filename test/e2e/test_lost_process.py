@@ -14,6 +14,7 @@ import orjson
 import pytest
 
 from test.e2e.server import Server
+from test.e2e.streams import aiter_lines
 from test.tiny import tiny_gemma3
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -60,7 +61,7 @@ class Client:
 
     async def _read(self) -> None:
         async with self._http.stream("POST", "/v1/completions", json=BODY | {"stream": True}) as r:
-            async for line in r.aiter_lines():
+            async for line in aiter_lines(r):
                 if line.startswith("data: {"):
                     self.events.append(orjson.loads(line.removeprefix("data: ")))
                     self.has_begun.set()

@@ -37,6 +37,7 @@ def test_exact_hit_of_the_real_model_equals_cold_to_the_bit(serve: StartServer):
     exact_equals_cold(serve(GEMMA, *REPLAYING, *window(128)), hit=2000, exact_rows=15 * 127)
 
 
+@pytest.mark.long
 def test_exact_hit_equals_cold_to_the_bit_on_the_reference_path(
     serve: StartServer, monkeypatch: pytest.MonkeyPatch
 ):

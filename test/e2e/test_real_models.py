@@ -57,6 +57,7 @@ def test_next_turn_of_a_hybrid_model_replays_nothing_and_equals_cold(serve: Star
     assert (warm["output_ids"], logprobs(warm)) == (cold["output_ids"], logprobs(cold))
 
 
+@pytest.mark.long
 def test_batching_and_chunks_do_not_change_a_greedy_token(serve: StartServer):
     """int8 products and attention give a row the same bits whatever else is in the step."""
     server = serve(GEMMA, *MEMORY, "--no-swa-bounded-replay", "--chunked-prefill-size", "256")

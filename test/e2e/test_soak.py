@@ -17,6 +17,7 @@ import pytest
 from test.e2e.conftest import StartServer
 from test.e2e.prometheus import total
 from test.e2e.server import Server
+from test.e2e.streams import aiter_lines
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -40,7 +41,7 @@ async def client(http: httpx.AsyncClient, rng: random.Random, until: float) -> i
         try:
             async with asyncio.timeout(hang_up_after):
                 async with http.stream("POST", "/v1/completions", json=body) as response:
-                    lines = [line async for line in response.aiter_lines() if line]
+                    lines = [line async for line in aiter_lines(response) if line]
             assert lines[-1] == "data: [DONE]", lines[-1]
             finished += 1
         except TimeoutError:
