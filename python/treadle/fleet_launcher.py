@@ -63,6 +63,11 @@ class FleetLauncher:
         size = config.parallel.dp_size
         if size > MAX_REPLICAS:
             raise ConfigError(f"--dp-size {size}: must be from 1 to {MAX_REPLICAS}")
+        if any(flag.split("=")[0] == "--config" for flag in router_flags):
+            raise ConfigError(
+                f"--router-config: with --dp-size {size} the router gets its replicas and keys "
+                "from this command; give each setting as a --router flag"
+            )
         self._config = config
         self._router_flags = router_flags
         self._members: list[Member] = []

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import Aborted, Forbidden, TreadleError, Unauthorized
 from ..metrics import HttpMetrics
+from ..net.control_paths import CONTROL_PATHS
 from ..net.error_bodies import is_anthropic
 from .bodies import error_response, internal_error
 from .isolation import given_key
@@ -24,21 +25,7 @@ from .request_log import LogStyle, RequestRecord
 Handler = Callable[[Request], Awaitable[ASGIApp]]
 
 OPEN_PATHS = frozenset({"/health", "/health_generate", "/ready", "/ping", "/metrics"})
-ADMIN_PATHS = frozenset(
-    {
-        "/flush_cache",
-        "/reset_prefix_cache",
-        "/start_profile",
-        "/stop_profile",
-        "/pause_generation",
-        "/continue_generation",
-        "/update_weights_from_disk",
-        "/release_memory_occupation",
-        "/resume_memory_occupation",
-        "/load_lora_adapter",
-        "/unload_lora_adapter",
-    }
-)
+ADMIN_PATHS = frozenset(CONTROL_PATHS)
 ADMIN = "treadle.admin"  # key in the scope: whether the caller may control
 MAX_REQUEST_ID_BYTES = 256
 REQUEST_ID = b"x-request-id"

@@ -73,6 +73,12 @@ def test_too_many_replicas_are_refused_before_any_is_started():
         FleetLauncher(config_of("--dp-size", "65"), [])
 
 
+@pytest.mark.parametrize("words", [["--config", "f"], ["--config=f"]])
+def test_a_file_that_would_replace_what_the_router_is_told_is_refused(words: list[str]):
+    with pytest.raises(ConfigError, match="--router-config: with --dp-size 2"):
+        FleetLauncher(config_of("--dp-size", "2"), words)
+
+
 def test_a_replica_that_never_served_ends_the_launch(launcher: FleetLauncher):
     member = Member(0, 1, python("exit(3)"))
     member.process.wait()

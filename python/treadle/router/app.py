@@ -16,11 +16,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..srt.errors import Aborted, BadRequest, NotAdmitted, NotFound, TreadleError
+from ..srt.net.control_paths import CONTROL_PATHS
 from ..srt.net.error_bodies import body_for, error_headers
 from .access import Access
 from .admin import WorkerRoutes, answer
 from .affinity import Policy
-from .fanout import ASKED_OF_ALL, TO_ALL, FanOut
+from .fanout import ASKED_OF_ALL, FanOut
 from .forward import Forwarder
 from .inflight import Inflight
 from .metrics import RouterMetrics
@@ -70,7 +71,9 @@ class RouterApp:
             return
         path, surface = scope["path"], self._surface
         is_own = path in self._paths or path.startswith("/workers/")
-        is_control = path in TO_ALL or path.startswith(("/workers", "/add_", "/remove_", "/list_"))
+        is_control = path in CONTROL_PATHS or path.startswith(
+            ("/workers", "/add_", "/remove_", "/list_")
+        )
         try:
             surface.access.check(path, dict(scope["headers"]), is_control=is_control)
             if not is_own and surface.serving.is_stopping:
@@ -109,7 +112,7 @@ def _table(surface: Surface) -> list[tuple[str, list[str], Handler]]:
         ("/list_workers", ["GET"], workers.list_urls),
         ("/add_worker", ["POST"], workers.add_by_query),
         ("/remove_worker", ["POST"], workers.remove_by_query),
-        *((path, ["GET", "POST"], fan_out.to_all) for path in TO_ALL),
+        *((path, ["GET", "POST"], fan_out.to_all) for path in CONTROL_PATHS),
         *((path, ["GET"], fan_out.to_all) for path in ASKED_OF_ALL),
         *((path, ["POST"], fan_out.abort) for path in ABORTS),
     ]

@@ -20,19 +20,6 @@ from .replicas import Replica, Replicas
 from .upstream import Broken, Upstream
 
 TIMEOUT_S = 60.0
-TO_ALL = (
-    "/flush_cache",
-    "/reset_prefix_cache",
-    "/start_profile",
-    "/stop_profile",
-    "/pause_generation",
-    "/continue_generation",
-    "/update_weights_from_disk",
-    "/release_memory_occupation",
-    "/resume_memory_occupation",
-    "/load_lora_adapter",
-    "/unload_lora_adapter",
-)
 ASKED_OF_ALL = ("/get_load", "/get_loads", "/v1/loads", "/engine_metrics")
 THEIR_NAMES = {"/get_loads": "/v1/loads", "/get_load": "/v1/loads", "/engine_metrics": "/metrics"}
 
