@@ -3,13 +3,19 @@
 A replica that is not ready, or that a request found odd, is asked every second, others every
 `interval_s`. Nothing here generates: a server that is busy with a long prompt must not be asked to
 prove itself by another. An answer of 503 is a replica's own word that it starts or drains.
+
+Each question is a task of its own, so that one replica's silence delays nobody else's; a replica is
+not asked again before it has answered or its time is over. Loads are polled, not pushed: between
+two polls the ledger counts what this router sends, and a push needs replicas that know routers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 
 import orjson
@@ -35,9 +41,15 @@ class ProbeRules:
     load_interval_s: float = 10.0
 
 
-class Prober:
-    """One task; a round asks all that are due at the same time."""
+@dataclass(slots=True, eq=False)
+class _Asking:
+    """One kind of question to one replica: when it was asked last, and whether that is open."""
 
+    asked_at: float = -math.inf
+    is_open: bool = False
+
+
+class Prober:
     def __init__(
         self,
         replicas: Replicas,
@@ -51,29 +63,36 @@ class Prober:
         self._metrics = metrics
         self._rules = rules
         self._load = load
-        self._asked_at: dict[str, float] = {}
-        self._loads_at: dict[str, float] = {}
-        self._endpoints: dict[str, str] = {}
+        self._probes: dict[str, _Asking] = {}
+        self._loads: dict[str, _Asking] = {}
 
     async def run(self) -> None:
-        while True:
-            await self.round(time.monotonic())
-            await asyncio.sleep(TICK_S)
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                for question in self.due(time.monotonic()):
+                    tasks.create_task(question)
+                await asyncio.sleep(TICK_S)
 
-    async def round(self, now: float) -> None:
-        """Every replica that is due at `now`."""
+    def due(self, now: float) -> list[Coroutine[object, object, None]]:
+        """The questions that are due at `now`, to be run; they then count as asked."""
         names = {replica.name for replica in self._replicas}
-        for known in (self._asked_at, self._loads_at):
+        for known in (self._probes, self._loads):
             for name in known.keys() - names:
                 del known[name]
-        due = [r for r in self._replicas if self._is_due(r, now)]
-        busy = [r for r in self._replicas if self._wants_load(r, now)]
-        await asyncio.gather(*map(self.probe, due), *map(self.read_load, busy))
+        found = []
+        for replica in self._replicas:
+            probe = self._probes.setdefault(replica.name, _Asking())
+            if self._wants_probe(replica, probe, now):
+                found.append(_ask(probe, self.probe, replica, now))
+            load = self._loads.setdefault(replica.name, _Asking())
+            if self._wants_load(replica, load, now):
+                found.append(_ask(load, self.read_load, replica, now))
+        return found
 
     async def probe(self, replica: Replica) -> None:
         replica.wants_probe = False
         before = replica.life.state
-        result = await self._ask(replica)
+        result = await self._result(replica)
         self._replicas.probed(replica.name, result, time.monotonic())
         self._metrics.probed(replica.name, result.value)
         if replica.life.state is not before:
@@ -95,34 +114,48 @@ class Prober:
         if tokens is not None:
             ledger.report(replica.name, tokens, number)
 
-    def _is_due(self, replica: Replica, now: float) -> bool:
+    def _wants_probe(self, replica: Replica, last: _Asking, now: float) -> bool:
         is_calm = replica.life.state is State.READY and not replica.wants_probe
         interval_s = self._rules.interval_s if is_calm else TICK_S
-        if now - self._asked_at.get(replica.name, -1e9) < interval_s - TICK_S / 2:
-            return False
-        self._asked_at[replica.name] = now
-        return True
+        return not last.is_open and now - last.asked_at >= interval_s - TICK_S / 2
 
-    def _wants_load(self, replica: Replica, now: float) -> bool:
-        since = now - self._loads_at.get(replica.name, -1e9)
-        if replica.life.state is not State.READY or since < self._rules.load_interval_s:
-            return False
-        self._loads_at[replica.name] = now
-        return True
+    def _wants_load(self, replica: Replica, last: _Asking, now: float) -> bool:
+        is_late = now - last.asked_at >= self._rules.load_interval_s
+        return replica.life.state is State.READY and is_late and not last.is_open
 
-    async def _ask(self, replica: Replica) -> Probe:
-        path = self._endpoints.get(replica.name, self._rules.endpoint)
-        timeout_s = self._rules.timeout_s
+    async def _result(self, replica: Replica) -> Probe:
+        """A 404 is of this moment: the next probe asks for readiness again."""
+        rules = self._rules
         try:
-            status, _ = await self._upstream.ask(replica, "GET", path, timeout_s=timeout_s)
-            if status == 404 and path != FALLBACK:
-                self._endpoints[replica.name] = FALLBACK
-                status, _ = await self._upstream.ask(replica, "GET", FALLBACK, timeout_s=timeout_s)
-        except Broken:
+            async with asyncio.timeout(rules.timeout_s):
+                status = await self._status(replica, rules.endpoint)
+                if status == 404 and rules.endpoint != FALLBACK:
+                    status = await self._status(replica, FALLBACK)
+        except (Broken, TimeoutError):
             return Probe.FAILED
         if status == 503:
             return Probe.NOT_READY
         return Probe.READY if status < 400 else Probe.FAILED
+
+    async def _status(self, replica: Replica, path: str) -> int:
+        """Raises Broken."""
+        timeout_s = self._rules.timeout_s
+        return (await self._upstream.ask(replica, "GET", path, timeout_s=timeout_s))[0]
+
+
+def _ask(
+    asking: _Asking, question: Callable[[Replica], Awaitable[None]], replica: Replica, now: float
+) -> Coroutine[object, object, None]:
+    """Books the question before it runs, so that a late start asks nobody twice."""
+    asking.asked_at, asking.is_open = now, True
+
+    async def run() -> None:
+        try:
+            await question(replica)
+        finally:
+            asking.is_open = False
+
+    return run()
 
 
 def _total(body: bytes, replica: Replica, rules: LoadRules) -> float | None:

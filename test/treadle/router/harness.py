@@ -82,9 +82,7 @@ async def routing(
     async with make_upstream(config) as upstream:
         router = Router(config, upstream)
         if is_ready:
-            for known in router._replicas:
-                await router._prober.probe(known)
-                router._prober._asked_at[known.name] = time.monotonic()
+            await asyncio.gather(*router._prober.due(time.monotonic()))
         sock = bind(config.net.host, config.net.port)
         task = asyncio.create_task(router.serve(sock))
         port = sock.getsockname()[1]

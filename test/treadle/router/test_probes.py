@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
-from test.treadle.router.fake_replica import Seen, answer
-from test.treadle.router.harness import routing
+import pytest
+
+from test.treadle.router.fake_replica import Seen, answer, hang
+from test.treadle.router.harness import routing, until
+from treadle.router import probes
 from treadle.router.probes import FALLBACK
 
 
@@ -32,6 +36,23 @@ async def test_a_server_without_readiness_is_asked_for_health():
         await bench.probe()
         assert bench.life(replica).state == "ready"
         assert {seen.path for seen in replica.asked} == {FALLBACK}
+        running = bench.router._prober._probes
+        await until(lambda: not any(asking.is_open for asking in running.values()))
+        replica._answer = plain  # type: ignore[method-assign]
+        replica.asked.clear()
+        await bench.probe()  # a 404 is of its moment: another server may stand there now
+        assert {seen.path for seen in replica.asked} == {"/ready"}
+
+
+async def test_a_replica_that_is_silent_delays_no_other(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(probes, "TICK_S", 0.01)
+    health = {"interval_s": 0.01, "timeout_s": 600.0}
+    async with routing(answer(), answer(), is_ready=False, health=health) as bench:
+        silent, other = bench.replicas
+        silent._answer = hang  # type: ignore[method-assign]
+        await until(lambda: len(other.asked) > 5)
+        assert bench.life(other).state == "ready"
+        assert bench.life(silent).state == "starting"
 
 
 async def test_a_503_is_the_replicas_own_word():  # A13
@@ -59,15 +80,15 @@ async def test_only_what_is_due_is_asked():
     async with routing(answer(), answer(), health={"interval_s": 10.0}) as bench:
         prober, (calm, odd) = bench.router._prober, bench.replicas
         now = time.monotonic()
+        await asyncio.gather(*prober.due(now + 1000.0))
         for replica in bench.replicas:
             replica.asked.clear()
-            prober._asked_at[replica.url] = prober._loads_at[replica.url] = now
-        await prober.round(now + 5.0)
+        await asyncio.gather(*prober.due(now + 1005.0))
         assert not calm.asked and not odd.asked
         bench.router._replicas.get(odd.url).wants_probe = True
-        await prober.round(now + 6.0)
+        await asyncio.gather(*prober.due(now + 1006.0))
         assert not calm.asked and len(odd.asked) == 1
-        await prober.round(now + 10.0)
+        await asyncio.gather(*prober.due(now + 1010.0))
         assert len(calm.asked) == 1
 
 
