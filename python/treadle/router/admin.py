@@ -6,8 +6,10 @@ called there.
     PUT    /workers/ID            {"labels": {...}, "api_key": ...}
     POST   /workers/ID/drain, DELETE /workers/ID   202; gone when its last request has ended
 
-ID is a worker's id or address. `/add_worker?url=`, `/remove_worker?url=` and `/list_workers` are
-older spellings. What only other routers have (priorities, prefill and decode workers) is refused.
+ID is a worker's id or address. A drained worker that a watched file or name still lists stays away
+until it has left the list once, or is added here. `/add_worker?url=`, `/remove_worker?url=` and
+`/list_workers` are older spellings. What only other routers have (priorities, prefill and decode
+workers) is refused.
 """
 
 from __future__ import annotations
@@ -90,7 +92,7 @@ class WorkerRoutes:
 
     def _drain(self, replica: Replica) -> Response:
         shown = {"status": "accepted", "worker_id": replica.id, "url": replica.name}
-        self._replicas.drain(replica.name, time.monotonic())
+        self._replicas.dismiss(replica.name, time.monotonic())
         return answer(shown, 202)
 
     def _find(self, name: str) -> Replica:

@@ -72,6 +72,8 @@ class Replicas:
         self.ledger = Ledger(fleet, load)
         self._rules = life
         self._replicas: dict[str, Replica] = {}
+        self._listed: frozenset[str] = frozenset()  # names of the followed list as it was read last
+        self._dismissed: set[str] = set()  # of those, what an operator drained
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(list(self._replicas.values()))
@@ -84,6 +86,7 @@ class Replicas:
 
     def add(self, address: Address, *, is_first: bool = False, api_key: str = "") -> Replica:
         """Gives the replica of that name, which is a new one unless it is there already."""
+        self._dismissed.discard(address.name)
         known = self._replicas.get(address.name)
         if known is not None:
             return known
@@ -93,7 +96,15 @@ class Replicas:
         self.ledger.add(address.name)
         return replica
 
-    def drain(self, name: str, now: float) -> None:
+    def dismiss(self, name: str, now: float) -> None:
+        """An operator's drain: the replica does not come back with a list that still names it,
+        only when it has left that list in between, or when an operator adds it.
+        """
+        if name in self._listed:
+            self._dismissed.add(name)
+        self._drain(name, now)
+
+    def _drain(self, name: str, now: float) -> None:
         self._replicas[name].life.drain(now)
         self.refresh(now)
 
@@ -108,12 +119,14 @@ class Replicas:
         Replicas that came another way stay.
         """
         wanted = {address.name: address for address in addresses}
+        self._listed = frozenset(wanted)
+        self._dismissed &= self._listed
         for address in wanted.values():
-            if address.name not in self._replicas:
+            if address.name not in self._replicas and address.name not in self._dismissed:
                 self.add(address, is_first=is_first).is_followed = True
         for replica in self:
             if replica.is_followed and replica.name not in wanted:
-                self.drain(replica.name, now)
+                self._drain(replica.name, now)
 
     def refresh(self, now: float) -> list[Replica]:
         """Weights by life and time. Removes drained replicas without requests; those that still

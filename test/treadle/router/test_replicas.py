@@ -71,7 +71,7 @@ def test_neutral_evidence_changes_nothing():  # A15
 def test_a_drained_replica_goes_when_its_last_request_has_ended():  # A13
     replicas = replicas_of(A, B)
     ticket = replicas.ledger.open(A.name, 100, 0)
-    replicas.drain(A.name, 10.0)
+    replicas.dismiss(A.name, 10.0)
     assert replicas.fleet.eligible() == [B.name]
     assert replicas.refresh(309.0) == []
     (late,) = replicas.refresh(310.0)
@@ -97,6 +97,22 @@ def test_following_a_list_adds_and_drains():  # A18
     replicas.ledger.close(ticket)
     replicas.refresh(6.0)
     assert [r.name for r in replicas] == [added.name, B.name, c.name]
+
+
+def test_a_listed_replica_that_an_operator_drained_stays_away():  # A13, A18
+    replicas = replicas_of()
+    replicas.follow([A, B], 1.0, is_first=True)
+    replicas.dismiss(A.name, 2.0)
+    for now in (3.0, 4.0):
+        replicas.follow([A, B], now)
+        assert [r.name for r in replicas] == [B.name]
+    replicas.follow([B], 5.0)
+    replicas.follow([A, B], 6.0)  # it was taken out of the list and put back
+    assert {r.name for r in replicas} == {A.name, B.name}
+    replicas.dismiss(A.name, 7.0)
+    replicas.add(A)  # the operator wants it back
+    replicas.follow([A, B], 8.0)
+    assert {r.name for r in replicas} == {A.name, B.name}
 
 
 def test_adding_twice_gives_the_same():
