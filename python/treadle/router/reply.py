@@ -7,6 +7,9 @@
 Headers of a stream go out at once; others wait for the first bytes of their body, so that until
 then another replica may still answer. What has come of a stream may end in half an event, which is
 held back until the rest is there, and dropped when the stream breaks: an error event begins a line.
+
+Where another replica goes on after headers went out, they name the wrong one. The stream then
+begins with a comment, which readers of events skip: `: x-router-replica: ADDRESS`.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from ..srt.net.error_bodies import body_for, error_body, error_headers, is_anthr
 from ..srt.net.sse import event
 
 MAX_HELD_BYTES = 1 << 16  # a longer event is passed on in parts
+NAMING = (b"x-router-replica", b"x-router-decision")  # headers that say who answers
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -29,6 +33,7 @@ class Reply:
         self._path = path
         self._pending: tuple[int, Headers] | None = None
         self._held = b""
+        self._comment = b""  # before the next bytes
         self.status: int | None = None  # once it was sent
         self.is_stream = False
         self.has_body = False  # whether any byte of a body was passed on
@@ -44,6 +49,8 @@ class Reply:
         if self.status is not None:
             if status != self.status or is_stream != self.is_stream:
                 raise BrokenAnswer(f"another replica answered with status {status}")
+            named = [b": %s: %s\n" % pair for pair in headers if pair[0] in NAMING]
+            self._comment = b"".join([*named, b"\n"]) if named else b""
             return
         self.is_stream = is_stream
         self._pending = (status, headers)
@@ -93,6 +100,7 @@ class Reply:
     async def _write(self, data: bytes, *, more: bool) -> None:
         await self._begin()
         self.has_body = self.has_body or bool(data)
+        data, self._comment = self._comment + data, b""
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
     def _whole_events(self, data: bytes) -> bytes:

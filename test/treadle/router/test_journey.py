@@ -62,9 +62,9 @@ async def test_the_body_goes_on_as_the_bytes_that_came():  # A4
 async def test_headers_of_the_client_travel_and_those_of_the_connection_do_not():
     async with routing(answer()) as bench:
         headers = {"authorization": "Bearer k", "traceparent": "00-1", "te": "x", "x-hop": "1"}
-        await bench.http.get("/v1/models?a=b%20c", headers={**headers, "connection": "x-hop"})
+        await bench.http.get("/server_info?a=b%20c", headers={**headers, "connection": "x-hop"})
         (got,) = bench.replicas[0].seen
-        assert got.path == "/v1/models?a=b%20c"
+        assert got.path == "/server_info?a=b%20c"
         assert got.headers["authorization"] == "Bearer k" and got.headers["traceparent"] == "00-1"
         assert "te" not in got.headers and "x-hop" not in got.headers
         assert got.headers["host"] == f"127.0.0.1:{bench.replicas[0].port}"
@@ -190,12 +190,24 @@ async def test_anthropic_streams_break_in_their_dialect():  # A21
         assert orjson.loads(data[6:])["type"] == "error"
 
 
+FAILED_OVER = "x-router-decision: failover"
+
+
 async def test_a_stream_that_gave_only_headers_goes_on_elsewhere():  # 4.5
     async with routing(stream(is_whole=False), stream(*EVENTS)) as bench:
         for i in range(6):
             body = {"stream": True, "session_id": str(i)}
             async with bench.http.stream("POST", "/generate", json=body) as got:
-                assert await got.aread() == b"".join(EVENTS)
+                text = await got.aread()
+            named, whole = got.headers["x-router-replica"], b"".join(EVENTS)
+            assert text.endswith(whole)
+            note = text.removesuffix(whole)
+            if named == bench.replicas[0].url:  # its headers were out already; A12
+                named = bench.replicas[1].url
+                assert note == f": x-router-replica: {named}\n: {FAILED_OVER}\n\n".encode()
+            else:
+                assert note == b""
+            assert named == bench.replicas[1].url
         assert len(bench.replicas[0].seen) > 0
 
 
