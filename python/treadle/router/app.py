@@ -115,6 +115,7 @@ def _table(surface: Surface) -> list[tuple[str, list[str], Handler]]:
         *((path, ["GET", "POST"], fan_out.to_all) for path in CONTROL_PATHS),
         *((path, ["GET"], fan_out.to_all) for path in ASKED_OF_ALL),
         *((path, ["POST"], fan_out.abort) for path in ABORTS),
+        ("/v1/models", ["GET"], fan_out.models),
     ]
 
 

@@ -1,4 +1,5 @@
-"""Calls that go to every replica at once: flush, abort, profile, pause, loads. Never tried again.
+"""Calls that go to every replica at once: flush, abort, profile, pause, loads, the list of models.
+Never tried again.
 
 An abort by id goes to the replica that has the request when this router knows, else to all of them:
 a router that answered "unknown" would leave orphans decoding.
@@ -14,14 +15,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..srt.errors import Aborted, BadRequest
+from .errors import NoReplica
 from .forward import read_body
 from .inflight import Inflight
 from .replicas import Replica, Replicas
 from .upstream import Broken, Upstream
 
 TIMEOUT_S = 60.0
+LIST_TIMEOUT_S = 5.0
 ASKED_OF_ALL = ("/get_load", "/get_loads", "/v1/loads", "/engine_metrics")
 THEIR_NAMES = {"/get_loads": "/v1/loads", "/get_load": "/v1/loads", "/engine_metrics": "/metrics"}
+_NO_STORE = {"cache-control": "no-store"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,7 @@ class FanOut:
         body = await read_body(request.receive, self._max_body_bytes)
         path = THEIR_NAMES.get(request.url.path, request.url.path)
         query = f"?{request.url.query}" if request.url.query else ""
-        parts = await self._ask(list(self._servers()), request, path + query, body)
+        parts = await self._ask(self._servers(), request, path + query, body)
         failed = [part.status or 502 for part in parts if not part.is_ok]
         content = {"success": not failed, "results": [part.shown() for part in parts]}
         return _json(content, max(failed) if failed else 200)
@@ -70,7 +74,7 @@ class FanOut:
         rid = fields.get("rid")
         if not fields.get("abort_all") and not (isinstance(rid, str) and rid):
             raise BadRequest("rid or abort_all must be given", param="rid")
-        targets = list(self._servers())
+        targets = self._servers()
         if isinstance(rid, str) and not fields.get("prefix") and not fields.get("abort_all"):
             flight = self._inflight.find(rid)
             replica = None if flight is None else self._replicas.get(flight.replica)
@@ -84,28 +88,53 @@ class FanOut:
         total = sum(count for count in counts if isinstance(count, int))
         return _json({"success": not refused, "num_aborted": total}, max(refused, default=200))
 
-    def _servers(self) -> list[Replica]:
+    async def models(self, request: Request) -> Response:
+        """Every model that some ready replica serves, each once. When none lists any, the answer
+        of one of them. Raises NoReplica."""
+        ready = self._servers(ready_only=True)
+        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        parts = await self._ask(ready, request, path, b"", LIST_TIMEOUT_S)
+        lists = [_object(part.body) for part in parts if part.is_ok]
+        if lists:
+            cards: dict[str, object] = {}
+            for card in (card for found in lists for card in _cards(found)):
+                cards.setdefault(str(card.get("id")), card)
+            return _json({**lists[0], "data": list(cards.values())}, 200)
+        for part in parts:
+            if part.status:
+                return Response(part.body, part.status, _NO_STORE, "application/json")
+        raise NoReplica("no replica is ready; try again later")
+
+    def _servers(self, *, ready_only: bool = False) -> list[Replica]:
         """One of each address: ranks of a server share its control routes."""
-        return list({replica.url: replica for replica in self._replicas}.values())
+        known = [
+            replica
+            for replica in self._replicas
+            if not ready_only or self._replicas.fleet.is_eligible(replica.name)
+        ]
+        return list({replica.url: replica for replica in known}.values())
 
     async def _ask(
-        self, replicas: list[Replica], request: Request, path: str, body: bytes
+        self,
+        replicas: list[Replica],
+        request: Request,
+        path: str,
+        body: bytes,
+        timeout_s: float = TIMEOUT_S,
     ) -> list[Part]:
         names = ("authorization", "x-api-key", "content-type")
         headers = {name: request.headers[name] for name in names if name in request.headers}
-        calls = [self._one(replica, request.method, path, body, headers) for replica in replicas]
-        return list(await asyncio.gather(*calls))
 
-    async def _one(
-        self, replica: Replica, method: str, path: str, body: bytes, headers: dict[str, str]
-    ) -> Part:
-        try:
-            status, answer = await self._upstream.ask(
-                replica, method, path, body, TIMEOUT_S, headers
-            )
-        except Broken as e:
-            return Part(replica, 0, e.reason.encode())
-        return Part(replica, status, answer)
+        async def one(replica: Replica) -> Part:
+            try:
+                status, answer = await self._upstream.ask(
+                    replica, request.method, path, body, timeout_s, headers
+                )
+            except Broken as e:
+                return Part(replica, 0, e.reason.encode())
+            return Part(replica, status, answer)
+
+        return list(await asyncio.gather(*map(one, replicas)))
 
 
 def _object(body: bytes) -> dict[str, object]:
@@ -116,6 +145,10 @@ def _object(body: bytes) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
+def _cards(found: dict[str, object]) -> list[dict[str, object]]:
+    cards = found.get("data")
+    return [card for card in cards if isinstance(card, dict)] if isinstance(cards, list) else []
+
+
 def _json(content: object, status: int) -> Response:
-    headers = {"cache-control": "no-store"}
-    return Response(orjson.dumps(content), status, headers, "application/json")
+    return Response(orjson.dumps(content), status, _NO_STORE, "application/json")

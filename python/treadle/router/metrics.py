@@ -36,7 +36,6 @@ KNOWN_PATHS = frozenset(
         "/v1/messages",
         "/v1/responses",
         "/v1/embeddings",
-        "/v1/models",
         "/tokenize",
         "/detokenize",
     }

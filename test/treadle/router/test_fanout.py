@@ -6,7 +6,7 @@ import asyncio
 
 import orjson
 
-from test.treadle.router.fake_replica import Seen, Wire, answer, hang
+from test.treadle.router.fake_replica import Script, Seen, Wire, answer, hang
 from test.treadle.router.harness import routing, until
 
 
@@ -83,3 +83,30 @@ async def test_loads_of_all():
         got = (await bench.http.get("/get_loads")).json()
         assert got["results"][0]["body"] == {"loads": [{"num_running_reqs": 1}]}
         assert got["results"][1]["status"] == 404
+
+
+def serving(*names: str, **fields: object) -> Script:
+    cards = [{"id": name, **fields} for name in names]
+    return answer(200, orjson.dumps({"object": "list", "data": cards}))
+
+
+async def test_models_of_all_ready_replicas_are_listed_once():
+    async with routing(serving("a", "b", root="x"), serving("b", "c"), answer(500)) as bench:
+        headers = {"authorization": "Bearer k"}
+        got = await bench.http.get("/v1/models", headers=headers)
+        assert got.json()["object"] == "list"
+        assert [card["id"] for card in got.json()["data"]] == ["a", "b", "c"]
+        assert got.json()["data"][1]["root"] == "x"
+        assert bench.replicas[1].seen[0].headers["authorization"] == "Bearer k"
+        bench.router._replicas.dismiss(bench.replicas[0].url, 0.0)
+        got = await bench.http.get("/v1/models")
+        assert [card["id"] for card in got.json()["data"]] == ["b", "c"]
+
+
+async def test_models_are_refused_as_the_replicas_refuse_them():
+    async with routing(answer(401, b'{"error": "key"}'), answer(401, b'{"error": "key"}')) as bench:
+        got = await bench.http.get("/v1/models")
+        assert (got.status_code, got.json()) == (401, {"error": "key"})
+        for replica in bench.replicas:
+            await replica.stop()
+        assert (await bench.http.get("/v1/models")).status_code == 503
