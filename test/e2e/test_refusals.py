@@ -20,6 +20,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from test.e2e.conftest import StartServer
+from test.e2e.prometheus import total
 from test.e2e.running import GOOD, Running
 from test.e2e.server import Server
 from test.tiny import tiny_llama
@@ -131,3 +132,19 @@ def test_logits_that_are_not_finite_are_500_with_an_id_of_the_log(served: Served
     check(failed, 500, LOST, "internal error; the log has it under id [0-9a-f]{32}")
     assert "Traceback" not in failed.text
     assert Running(served.http).text() == served.alone
+
+
+def test_requests_that_do_not_fit_together_are_preempted_and_all_answered(
+    serve: StartServer, model: str
+):
+    """The device has room for one of them (the last line of the table): nothing is lost."""
+    pool = ("--max-total-tokens", "528", "--max-running-requests", "2", "--disable-radix-cache")
+    server = serve(model, *pool)
+    sampling = {**LONG, "logit_bias": {str(POISON): -100}}
+    with httpx.Client(base_url=server.url, timeout=120, trust_env=False) as http:
+        alone = Running(http, sampling_params=sampling).last()
+        both = [Running(http, rid=f"r{i}", sampling_params=sampling) for i in range(2)]
+        for last in (running.last() for running in both):
+            assert last["text"] == alone["text"]
+            assert last["meta_info"]["completion_tokens"] == LONG["max_new_tokens"]
+        assert total(http.get("/metrics").text, "treadle:preemptions_total") > 0
