@@ -6,7 +6,7 @@ docstring.
 
 from __future__ import annotations
 
-from .dispatch import op
+from .dispatch import check_names, op
 from .reference import (
     activation,
     block_float,
@@ -111,7 +111,7 @@ concat_q8 = op(quant.concat_q8)
 q8_rows = op(quant.q8_rows, cpu="quant.q8_rows")
 
 # linear
-linear = op(linear_reference.linear, cpu="linear.linear")
+linear = op(linear_reference.linear, cpu="linear.linear", triton="linear.linear")
 linear_q8 = op(linear_reference.linear_q8, cpu="linear.linear_q8")
 
 pack_float32 = op(packed_linear.pack_float32)
@@ -122,19 +122,31 @@ unpack_matrix = op(packed_linear.unpack_matrix)
 linear_packed = op(packed_linear.linear_packed, cpu="packed_linear.linear_packed")
 
 # norm, rope, activation
-rms_norm = op(norm.rms_norm, cpu="norm.rms_norm")
-add_rms_norm = op(norm.add_rms_norm, cpu="norm.add_rms_norm")
-norm_add_rms_norm = op(norm.norm_add_rms_norm, cpu="norm.norm_add_rms_norm")
-rope = op(rope_reference.rope, cpu="rope.rope")
-norm_rope = op(rope_reference.norm_rope, cpu="rope.norm_rope")
-qk_norm_rope = op(rope_reference.qk_norm_rope, cpu="rope.qk_norm_rope")
-gelu_tanh_mul = op(activation.gelu_tanh_mul, cpu="activation.gelu_tanh_mul")
-silu_mul = op(activation.silu_mul, cpu="activation.silu_mul")
+rms_norm = op(norm.rms_norm, cpu="norm.rms_norm", triton="norm.rms_norm")
+add_rms_norm = op(norm.add_rms_norm, cpu="norm.add_rms_norm", triton="norm.add_rms_norm")
+norm_add_rms_norm = op(
+    norm.norm_add_rms_norm, cpu="norm.norm_add_rms_norm", triton="norm.norm_add_rms_norm"
+)
+rope = op(rope_reference.rope, cpu="rope.rope", triton="rope.rope")
+norm_rope = op(rope_reference.norm_rope, cpu="rope.norm_rope", triton="rope.norm_rope")
+qk_norm_rope = op(rope_reference.qk_norm_rope, cpu="rope.qk_norm_rope", triton="rope.qk_norm_rope")
+gelu_tanh_mul = op(
+    activation.gelu_tanh_mul, cpu="activation.gelu_tanh_mul", triton="activation.gelu_tanh_mul"
+)
+silu_mul = op(activation.silu_mul, cpu="activation.silu_mul", triton="activation.silu_mul")
 
 # attention
-kv_write = op(kv_write_reference.kv_write, cpu="kv_write.kv_write")
-paged_attention = op(paged_reference.paged_attention, cpu="paged_attention.paged_attention")
-window_attention = op(window_reference.window_attention, cpu="window_attention.window_attention")
+kv_write = op(kv_write_reference.kv_write, cpu="kv_write.kv_write", triton="kv_write.kv_write")
+paged_attention = op(
+    paged_reference.paged_attention,
+    cpu="paged_attention.paged_attention",
+    triton="paged_attention.paged_attention",
+)
+window_attention = op(
+    window_reference.window_attention,
+    cpu="window_attention.window_attention",
+    triton="window_attention.window_attention",
+)
 
 # block-scaled small floats
 encode_rows = op(block_float.encode_rows, cpu="block_float.encode_rows")
@@ -170,3 +182,5 @@ index_scores = op(indexer.index_scores, cpu="indexer.index_scores")
 select_entries = op(indexer.select_entries, cpu="indexer.select_entries")
 candidate_blocks = op(indexer.candidate_blocks, cpu="indexer.candidate_blocks")
 latent_attention = op(latent_reference.latent_attention, cpu="latent_attention.latent_attention")
+
+check_names(__all__)

@@ -10,6 +10,9 @@ import pytest
 # Small matrices on a busy machine: a second OpenMP thread costs a barrier and buys nothing. Set
 # before torch is imported; tests of threading raise it themselves.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Without a device Triton's interpreter runs the kernels. It is asked for before they are imported.
+if not os.path.exists("/dev/nvidiactl"):
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture

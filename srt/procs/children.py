@@ -57,6 +57,8 @@ def start_child(boot: Boot, module: str) -> Child:
         environ["OMP_NUM_THREADS"] = str(boot.config.parallel.num_threads)
         # torch's idle threads sleep at once: spinning, they would take the cores from ours
         environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+        if boot.config.parallel.device == "cuda":
+            environ.setdefault("TREADLE_KERNELS", "triton")
     process = subprocess.Popen(
         [sys.executable, "-m", module], stdin=subprocess.PIPE, env=environ, start_new_session=True
     )

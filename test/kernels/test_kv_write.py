@@ -1,4 +1,4 @@
-"""Writes into pages: reference and C++ on the same rows."""
+"""Writes into pages: all backends on the same rows."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from test.kernels.triton_ops import on_device
 from treadle.kernels.attention_inputs import Shape, make_stream
 from treadle.kernels.cpu.kv_write import kv_write as cpu
 from treadle.kernels.reference.kv_write import kv_write as reference
+from treadle.kernels.triton.kv_write import kv_write as triton_kv_write
 
-OPS = pytest.mark.parametrize(
-    "op", [pytest.param(reference, id="reference"), pytest.param(cpu, id="cpu")]
-)
+triton = on_device(triton_kv_write)
+OPS = pytest.mark.parametrize("op", [reference, cpu, triton], ids=["reference", "cpu", "triton"])
+CHECKED = pytest.mark.parametrize("op", [reference, cpu], ids=["reference", "cpu"])
 SHAPE = Shape(heads=2, kv_heads=2, head_dim=16)
 NUM_PAGES, PAGE_SIZE = 5, 4
 
@@ -47,7 +49,7 @@ def test_replayed_rows_write_nothing(op):
     assert (pools[1] == -9).all()
 
 
-@OPS
+@CHECKED
 @pytest.mark.parametrize("wrong", [-2, NUM_PAGES * PAGE_SIZE])
 def test_destination_outside_the_pool_is_refused(op, wrong: int):
     rows = make_stream(SHAPE, 2, seed=0)
@@ -57,13 +59,23 @@ def test_destination_outside_the_pool_is_refused(op, wrong: int):
     assert (pools[0] == -7).all()
 
 
+@pytest.mark.parametrize("wrong", [-2, NUM_PAGES * PAGE_SIZE, 1 << 40])
+def test_triton_writes_nothing_outside_the_pool(wrong: int):
+    rows = make_stream(SHAPE, 2, seed=0)
+    pools = make_pools(torch.float32)
+    triton(rows.k, rows.v, *pools, torch.tensor([wrong, 0]))
+    assert torch.equal(pools[0][0, 0], rows.k[1])
+    assert (pools[0].flatten(0, 1)[1:] == -7).all()
+
+
 @OPS
 def test_no_rows(op):
     rows = make_stream(SHAPE, 0, seed=0)
     op(rows.k, rows.v, *make_pools(torch.float32), torch.empty(0, dtype=torch.int64))
 
 
-def test_rounding_is_torchs_for_every_kind_of_float():
+@pytest.mark.parametrize("op", [cpu, triton], ids=["cpu", "triton"])
+def test_rounding_is_torchs_for_every_kind_of_float(op):
     """Ties, overflow to infinity, subnormals, infinities and NaN."""
     generator = torch.Generator().manual_seed(0)
     size = (64, SHAPE.kv_heads, SHAPE.head_dim)
@@ -72,7 +84,7 @@ def test_rounding_is_torchs_for_every_kind_of_float():
     k = bits.to(torch.int32).view(torch.float32)
     k[0, 0, :4] = torch.tensor([float("inf"), -float("inf"), float("nan"), 3.4e38])
     pool = torch.zeros(16, 4, *size[1:], dtype=torch.bfloat16)
-    cpu(k, k, pool, pool.clone(), torch.arange(64))
+    op(k, k, pool, pool.clone(), torch.arange(64))
     torch.testing.assert_close(pool.flatten(0, 1), k.bfloat16(), rtol=0, atol=0, equal_nan=True)
 
 
@@ -86,10 +98,11 @@ def test_many_rows_on_all_threads():
     assert torch.equal(pools[1].flatten(0, 1)[dst], rows.v)
 
 
-def test_cpu_refuses_pools_it_does_not_write():
+@pytest.mark.parametrize("op", [cpu, triton], ids=["cpu", "triton"])
+def test_pools_that_cannot_be_written_are_refused(op):
     rows = make_stream(SHAPE, 2, seed=0)
     k, v = make_pools(torch.float32)
+    with pytest.raises(TypeError, match="pool"):
+        op(rows.k, rows.v, k, v.half(), torch.tensor([0, 1]))
     with pytest.raises(TypeError, match="pool must be contiguous"):
-        cpu(rows.k, rows.v, k, v.half(), torch.tensor([0, 1]))
-    with pytest.raises(TypeError, match="pool must be contiguous"):
-        cpu(rows.k, rows.v, k[:, ::2], v[:, ::2], torch.tensor([0, 1]))
+        op(rows.k, rows.v, k[:, ::2], v[:, ::2], torch.tensor([0, 1]))

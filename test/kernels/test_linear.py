@@ -6,11 +6,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from test.kernels.triton_ops import on_device
 from treadle.kernels.cpu import linear as cpu
 from treadle.kernels.inputs import activations, strided, weights
 from treadle.kernels.reference import linear as reference
 from treadle.kernels.reference.quant import LEVELS, pack_q8, unpack_q8
 from treadle.kernels.tolerance import assert_close
+from treadle.kernels.triton.linear import linear as triton_linear
 
 ROW_COUNTS = (0, 1, 3, 4, 5, 12, 13, 16, 17, 31, 33, 100, 300)
 SHAPES = ((16, 32), (100, 96), (48, 640), (5, 64))
@@ -42,7 +44,11 @@ def test_dense_reference_row_is_the_same_bits_in_any_batch(dtype, shape, threads
         assert torch.equal(reference.linear(x[rows], w), whole[rows])
 
 
-@pytest.mark.parametrize("linear", [reference.linear, cpu.linear], ids=["reference", "cpu"])
+@pytest.mark.parametrize(
+    "linear",
+    [reference.linear, cpu.linear, on_device(triton_linear)],
+    ids=["reference", "cpu", "triton"],
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 def test_dense_product_is_x_times_transposed_weight(linear, dtype):
     w, bias = weights(100, 96, dtype=dtype), activations(1, 100, seed=1, dtype=dtype)[0]

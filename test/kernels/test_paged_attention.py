@@ -1,4 +1,4 @@
-"""Attention through the page table: reference against the textbook formula, C++ against it."""
+"""Attention through the page table: reference against the formula, each backend against it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from test.kernels.triton_ops import on_device
 from test.naive_attention import naive_attention
 from treadle.kernels.attention_inputs import (
     PagedOp,
@@ -22,6 +23,7 @@ from treadle.kernels.attention_inputs import (
 )
 from treadle.kernels.cpu.paged_attention import paged_attention as cpu
 from treadle.kernels.reference.paged_attention import paged_attention as reference
+from treadle.kernels.triton.paged_attention import paged_attention as triton_paged_attention
 
 OPS = pytest.mark.parametrize(
     "op", [pytest.param(reference, id="reference"), pytest.param(cpu, id="cpu")]
@@ -32,6 +34,7 @@ EVERYTHING = 1 << 40
 F32, F64, BF16 = torch.float32, torch.float64, torch.bfloat16
 # scores reach 16, and a float32 sum of 256 products is off by up to 1e-6 of that
 ATOL, RTOL = 3e-5, 1e-5
+triton = on_device(triton_paged_attention)
 
 
 def in_chunks(op: PagedOp, stream: Stream, cuts: Sequence[int], pages: Pages) -> Tensor:
@@ -187,3 +190,64 @@ def test_head_sizes_that_the_tiles_lack_are_refused():
         pages = make_pages(shape, [4], 4, F32)
         with pytest.raises(ValueError, match="head size must be a multiple of 16 up to 512"):
             paged_step(cpu, [Span(stream, 1, 0, 4)], pages)
+
+
+@pytest.mark.parametrize("shape", [Shape(4, 1, 256), Shape(9, 3, 64), Shape(2, 2, 80)], ids=str)
+@pytest.mark.parametrize("kinds", [(F32, F32), (F32, BF16), (BF16, BF16)], ids=str)
+def test_triton_is_the_formula(shape: Shape, kinds: tuple[torch.dtype, torch.dtype]):
+    """Rows and pool of `kinds`; runs of many rows, of one with its keys split, and of the rest."""
+    stream = make_stream(shape, 200, seed=3, dtype=kinds[0])
+    pages = pages_for(stream, kinds[1])
+    got = in_chunks(triton, stream, [150, 151], pages)
+    exact = naive_attention(stream, EVERYTHING, 0, kinds[1]).float()
+    bound = ATOL if kinds[0] is F32 else 2e-2
+    torch.testing.assert_close(got.float(), exact, atol=bound, rtol=bound)
+
+
+@pytest.mark.parametrize("padding", [0, 3])
+def test_triton_mixed_step_is_the_reference(padding: int):
+    ends = [300, 5, 120, 64, 1]
+    streams = [make_stream(SMALL, n, seed=i) for i, n in enumerate(ends)]
+    pages = make_pages(SMALL, ends, 16, F32)
+    paged_step(reference, [Span(streams[0], 1, 0, 299), Span(streams[2], 3, 0, 20)], pages)
+    spans = [
+        Span(streams[0], 1, 299, 300),
+        Span(streams[2], 3, 20, 120, q_rows=20),
+        Span(streams[1], 2, 0, 5),
+        Span(streams[3], 4, 0, 64, q_rows=0),
+        Span(streams[4], 5, 0, 1),
+    ]
+    got = paged_step(triton, spans, pages, padding)
+    for one, want in zip(got, paged_step(reference, spans, pages, padding), strict=True):
+        torch.testing.assert_close(one, want, atol=ATOL, rtol=RTOL)
+
+
+def test_triton_decode_step_is_the_reference():
+    """As many runs as rows: captured in a graph, so a request of length one is padding there."""
+    ends = [190, 1, 64, 65, 17]
+    streams = [make_stream(SMALL, n, seed=i) for i, n in enumerate(ends)]
+    pages = make_pages(SMALL, ends, 16, F32)
+    for slot, stream in enumerate(streams, 1):
+        paged_step(reference, [Span(stream, slot, 0, len(stream.q) - 1)], pages)
+    spans = [Span(x, i, len(x.q) - 1, len(x.q)) for i, x in enumerate(streams, 1)]
+    got = paged_step(triton, spans, pages)
+    for one, want in zip(got, paged_step(reference, spans, pages), strict=True):
+        torch.testing.assert_close(one, want, atol=ATOL, rtol=RTOL)
+
+
+def test_triton_rows_of_no_run_are_zero():
+    stream = make_stream(SMALL, 9, seed=0)
+    pages = make_pages(SMALL, [16], 16, F32)
+    runs = torch.empty(0, 4, dtype=torch.int64)
+    out = triton(stream.q, pages.k, pages.v, pages.table, runs, SMALL.scale)
+    assert torch.equal(out, torch.zeros(9, 4, 16))
+
+
+def test_triton_refuses_layouts_it_does_not_read():
+    stream = make_stream(SMALL, 4, seed=0)
+    pages = make_pages(SMALL, [4], 4, F32)
+    runs = torch.tensor([[1, 0, 4, 0]])
+    with pytest.raises(ValueError, match="do not fit"):
+        triton(stream.q[:, :3], pages.k, pages.v, pages.table, runs, 1.0)
+    with pytest.raises(TypeError, match="contiguous"):
+        triton(stream.q, pages.k[:, ::2], pages.v[:, ::2], pages.table, runs, 1.0)

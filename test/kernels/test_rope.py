@@ -1,16 +1,19 @@
-"""Rotary positions: a rotation, relative, in place; C++ against the reference."""
+"""Rotary positions: a rotation, relative, in place; each backend against the reference."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
+from test.kernels.triton_ops import ops_of
 from treadle.kernels.cpu import rope as cpu
 from treadle.kernels.inputs import activations, strided
 from treadle.kernels.reference import rope as reference
 from treadle.kernels.reference.rope import QkNorm, rope_inv_freq, rope_table
 from treadle.kernels.tolerance import assert_close
+from treadle.kernels.triton import rope as triton_module
 
+triton = ops_of(triton_module)
 EPS = 1e-6
 MODULES = pytest.mark.parametrize("module", [reference, cpu], ids=["reference", "cpu"])
 
@@ -57,17 +60,46 @@ def test_cpu_rope_agrees_with_reference(isa, size, rows):
         torch.testing.assert_close(got_k, want_k, rtol=1e-4, atol=1e-4)
 
 
-def test_cpu_norm_rope_changes_its_slice_only(isa):
+@pytest.mark.parametrize("module", [cpu, triton], ids=["cpu", "triton"])
+def test_norm_rope_changes_its_slice_only(module):
     table = rope_table(rope_inv_freq(32, 1e4), 10)
     fused = activations(3, 5 * 32)
     before, part = fused.clone(), fused[:, 32:96].view(3, 2, 32)
     want = part.clone()
     weight, positions = torch.ones(32), torch.tensor([0, 9, 3])
-    cpu.norm_rope(part, weight, positions, table, EPS)
+    module.norm_rope(part, weight, positions, table, EPS)
     reference.norm_rope(want, weight, positions, table, EPS)
     assert_close(part, want, "rope")
     assert torch.equal(fused[:, :32], before[:, :32])
     assert torch.equal(fused[:, 96:], before[:, 96:])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("size", [256, 64, 20])
+@pytest.mark.parametrize("rows", [0, 1, 5])
+def test_triton_rope_agrees_with_reference(size, rows, dtype):
+    table = rope_table(rope_inv_freq(size, 1e4), 1000)
+    positions = torch.arange(rows) * 225 % 1000
+    q, k = heads(rows, 5, size).to(dtype), heads(rows, 2, size, seed=1).to(dtype)
+    norm = QkNorm(activations(1, size, seed=2)[0], activations(1, size, seed=3)[0], EPS)
+    got_q, got_k, want_q, want_k = strided(q), strided(k), q.clone(), k.clone()
+    triton.rope(got_q, got_k, positions, table)
+    reference.rope(want_q, want_k, positions, table)
+    assert_close(got_q, want_q, "rope")
+    assert_close(got_k, want_k, "rope")
+    triton.qk_norm_rope(got_q, got_k, norm, positions, table)
+    reference.qk_norm_rope(want_q, want_k, norm, positions, table)
+    relative = 1e-4 if dtype is torch.float32 else 5e-2  # the norm magnifies what differed before
+    torch.testing.assert_close(got_q, want_q, rtol=relative, atol=relative)
+    torch.testing.assert_close(got_k, want_k, rtol=relative, atol=relative)
+
+
+def test_triton_row_outside_the_table_is_not_a_number():
+    table = rope_table(rope_inv_freq(16, 1e4), 10)
+    q, k = heads(3, 2, 16), heads(3, 1, 16)
+    triton.rope(q, k, torch.tensor([10, 9, -1]), table)
+    assert q[0].isnan().all() and k[2].isnan().all()
+    assert not q[1].isnan().any() and not k[1].isnan().any()
 
 
 @MODULES
@@ -88,9 +120,10 @@ def test_position_past_the_table_is_refused(module, bad):
         module.rope(heads(2, 2, 16), heads(2, 1, 16), torch.tensor([0, bad]), table)
 
 
-def test_cpu_rope_refuses_sizes_that_disagree():
+@pytest.mark.parametrize("module", [cpu, triton], ids=["cpu", "triton"])
+def test_sizes_that_disagree_are_refused(module):
     table = rope_table(rope_inv_freq(16, 1e4), 10)
     with pytest.raises(ValueError, match="positions"):
-        cpu.rope(heads(2, 2, 16), heads(2, 1, 16), torch.tensor([0]), table)
+        module.rope(heads(2, 2, 16), heads(2, 1, 16), torch.tensor([0]), table)
     with pytest.raises(ValueError, match="table"):
-        cpu.rope(heads(2, 2, 32), heads(2, 1, 32), torch.tensor([0, 1]), table)
+        module.rope(heads(2, 2, 32), heads(2, 1, 32), torch.tensor([0, 1]), table)

@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,34 @@ def test_child_gets_its_record_and_its_thread_count(
     assert wait_for([child], WAIT_S)
     threads = str(boot.config.parallel.num_threads).encode()
     assert (tmp_path / "got").read_bytes() == write_boot(boot) + threads
+
+
+@pytest.mark.parametrize(
+    ("role", "device", "asked", "got"),
+    [
+        ("worker", "cuda", "", "triton"),
+        ("worker", "cuda", "reference", "reference"),
+        ("worker", "cpu", "", ""),
+        ("scheduler", "cuda", "", ""),
+    ],
+)
+def test_worker_on_a_gpu_gets_its_kernels_unless_the_user_chose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str, device: str, asked: str, got: str
+):
+    (tmp_path / "telling.py").write_text(
+        "import os\n"
+        f"with open({str(tmp_path / 'kernels')!r}, 'w') as f:\n"
+        "    f.write(os.environ.get('TREADLE_KERNELS', ''))\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.delenv("TREADLE_KERNELS", raising=False)
+    if asked:
+        monkeypatch.setenv("TREADLE_KERNELS", asked)
+    boot = make_boot(tmp_path)
+    config = replace(boot.config, parallel=replace(boot.config.parallel, device=device))
+    child = start_child(replace(boot, role=role, config=config), "telling")
+    assert wait_for([child], WAIT_S)
+    assert (tmp_path / "kernels").read_text() == got
 
 
 def test_module_that_is_not_there_is_a_death_and_not_an_exception(tmp_path: Path):
