@@ -2,7 +2,8 @@
 
     known key -> its replica while that is ready                                        pinned
               -> elsewhere for once, when its replica is over its bound and the other
-                 is lower by the gap; for good when that happens twice running           spill
+                 is lower by the gap and by what it knows of the prompt, which would
+                 be run again; for good when that happens twice running                  spill
               -> elsewhere for good, when its replica is gone, draining or failed        failover
     new key   -> where its parent session is, unless over its bound                      cache
               -> the first replica in the order of its parent's key, or of its own,
@@ -19,6 +20,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from .fleet import Fleet
+from .ledger import BYTES_PER_TOKEN
 from .pins import Pin, Pins
 
 
@@ -138,7 +140,9 @@ class SessionAffinity:
         if not fleet.is_over(pin.replica):
             return None
         other = fleet.place(key, {*ask.without, pin.replica})
-        if other is None or fleet.load(other) > fleet.load(pin.replica) - fleet.gap:
+        known = min(pin.prompt_bytes, ask.prompt_bytes) / BYTES_PER_TOKEN
+        saving = max(fleet.gap, known)
+        if other is None or fleet.load(other) > fleet.load(pin.replica) - saving:
             return None
         return other
 

@@ -98,6 +98,15 @@ def test_spill_needs_the_bound_passed_and_a_gap_below():  # A9
     assert bench.ask().decision is Decision.SPILL
 
 
+def test_a_spill_must_save_more_than_running_the_prompt_again():  # A9
+    bench = Bench(gap=100.0)
+    home = bench.ask(prompt_bytes=40_000).replica  # of 4 bytes: 10,000 tokens
+    bench.load(home, 9000.0)
+    assert bench.ask(prompt_bytes=44_000).decision is Decision.PINNED
+    bench.load(home, 12_000.0)
+    assert bench.ask(prompt_bytes=44_000).decision is Decision.SPILL
+
+
 def test_a_pinned_key_stays_when_the_others_are_hardly_lower():  # A9
     bench = Bench(gap=100.0)
     home = bench.ask().replica
