@@ -58,6 +58,11 @@ WITHOUT_MIRROR = {
     "treadle/flags/row.py", "treadle/flags/model.py", "treadle/flags/server.py",
     "treadle/flags/engine.py", "treadle/flags/watching.py",
     "treadle/router/errors.py",  # values
+    "treadle/client/errors.py",
+    # values of the language, through lang/test_interpreter and lang/test_trace
+    "treadle/lang/backend.py", "treadle/lang/ir.py", "treadle/lang/recorder.py",
+    "treadle/lang/run.py", "treadle/lang/asker.py",
+    "treadle/lang/engine_child.py",  # through e2e/test_lang
     "srt/layers/batch.py", "srt/layers/pools.py",  # values, through worker/test_mapping
     # structure, through the parity tests of models/test_registry
     "srt/layers/attention.py", "srt/layers/mlp.py", "srt/layers/rope.py",
@@ -137,9 +142,11 @@ def test_only_workers_import_torch(module: str):
 
 
 def test_public_names_are_a_list():
+    """Those of the language are resolved when they are used; lang/test_names looks at them."""
     own = {name for name, value in vars(treadle).items() if not isinstance(value, ModuleType)}
     hidden = {name for name in own if name.startswith("_")} - {"__version__"}
-    assert set(treadle.__all__) == own - hidden - {"annotations"}
+    helpers = {"annotations", "Any", "TYPE_CHECKING", "import_module"}
+    assert own - hidden - helpers == {"__version__"} <= set(treadle.__all__)
 
 
 def test_version_agrees_with_pyproject_and_changelog():

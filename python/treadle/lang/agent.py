@@ -1,0 +1,182 @@
+"""The agent loop: model turn -> tool calls -> results -> ..., until an answer without calls.
+
+    messages --answer--> calls? --no--> final answer --(schema?)--> the same turn once more, in form
+        ^                 | yes
+        +---- results <---+  all calls of a turn at once, each with its own time limit
+
+A turn with a grammar can hold no calls, so a structured answer is made in two steps: the loop ends
+as always, then its last turn is generated again without tools and in the asked form.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..client.errors import BrokenAnswer, BudgetExceeded, ProgramError
+from .asker import Asker
+from .backend import Answer, AnswerRequest, Delta
+from .events import CallEvent, Event, EventLog, ReasoningEvent, ResultEvent, TextEvent, TurnEvent
+from .ir import Agent
+from .prompt import ChatPrompt, Transcript
+from .run import Run
+from .sampling import Sampling, schema_text
+from .schema import Mismatch, read, schema_of
+from .tools import ToolCall, ToolResult, as_content, on_loop
+
+Json = dict[str, Any]
+
+SUMMED = ("prompt_tokens", "completion_tokens", "cached_tokens", "replayed_tokens")
+
+
+@dataclass(slots=True, eq=False)
+class AgentLoop:
+    run: Run
+    asker: Asker
+    transcript: Transcript
+    log: EventLog
+    node: Agent
+    num_calls: int = 0
+    _metas: list[Json] = field(default_factory=list)
+
+    async def play(self) -> tuple[Any, Json]:
+        """The final answer, and what it took. Raises BudgetExceeded and other ClientErrors."""
+        budget = self.node.budget
+        specs = tuple(self.node.tools.specs())
+        for turn in range(1, budget.max_turns + 1):
+            prompt = self.transcript.agent_prompt(specs)
+            await self.run.pass_gate(prompt, self.asker)
+            answer = await self._turn(prompt, self._left(self._sampling()), None)
+            if not answer.calls:
+                return await self._final(prompt, answer, turn)
+            self._add(_message(answer))
+            self._tell(TurnEvent(turn, False, self.node.name))
+            for message in await self._results(answer.calls):
+                self._add(message)
+        raise BudgetExceeded(f"no final answer after {budget.max_turns} turns (max_turns)")
+
+    async def _turn(
+        self, prompt: ChatPrompt, sampling: Sampling, tool_choice: str | None
+    ) -> Answer:
+        request = AnswerRequest(prompt, sampling, None, tool_choice)
+        on_delta = self._on_delta if self.run.is_streaming else None
+        (answer,) = await self.asker.answer(request, self.node.name, on_delta)
+        self._metas.append(answer.meta)
+        return answer
+
+    def _sampling(self) -> Sampling:
+        """Of the run, but turns are as long as they need to be unless the agent says otherwise."""
+        defaults = replace(self.run.sampling, max_new_tokens=None, stop=None)
+        return self.node.sampling.over(defaults)
+
+    def _left(self, sampling: Sampling) -> Sampling:
+        """Cut to what the budget has left. Raises BudgetExceeded."""
+        total = self.node.budget.max_total_tokens
+        if total is None:
+            return sampling
+        left = total - sum(meta.get("completion_tokens") or 0 for meta in self._metas)
+        if left <= 0:
+            raise BudgetExceeded(f"no final answer within {total} tokens (max_total_tokens)")
+        own = sampling.max_new_tokens
+        return replace(sampling, max_new_tokens=left if own is None else min(own, left))
+
+    async def _final(self, prompt: ChatPrompt, answer: Answer, turn: int) -> tuple[Any, Json]:
+        wanted = self.node.answer
+        value: Any = answer.text
+        if wanted is not None:
+            schema = schema_of(wanted) if isinstance(wanted, type) else dict(wanted)
+            formed = replace(self._left(self._sampling()), json_schema=schema_text(schema))
+            answer = await self._turn(prompt, formed, "none" if prompt.tools else None)
+            value = _formed(wanted, answer)
+        self._add(_message(answer))
+        self._tell(TurnEvent(turn, True, self.node.name))
+        return value, self._meta(answer, turn)
+
+    def _meta(self, answer: Answer, turn: int) -> Json:
+        """Sums over all turns, and the last turn's own facts."""
+        sums = {key: sum(meta.get(key) or 0 for meta in self._metas) for key in SUMMED}
+        return {
+            **answer.meta,
+            **sums,
+            "turns": turn,
+            "num_tool_calls": self.num_calls,
+            "reasoning": answer.reasoning,
+            "per_turn": list(self._metas),
+        }
+
+    def _add(self, message: Json) -> None:
+        shown = self.transcript.show_message(message)
+        if message["role"] == "tool":
+            self._tell(TextEvent(shown))
+
+    async def _results(self, calls: Sequence[ToolCall]) -> list[Json]:
+        """All at once, in the order of the calls."""
+        self.num_calls += len(calls)
+        tasks = [asyncio.ensure_future(self._result(call)) for call in calls]
+        try:
+            results = await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+        return [
+            {"role": "tool", "tool_call_id": call.id, "content": result.content}
+            for call, result in zip(calls, results, strict=True)
+        ]
+
+    async def _result(self, call: ToolCall) -> ToolResult:
+        began = time.monotonic()
+        self._tell(CallEvent(call, self.node.name))
+        result = await self.asker.tool(call, self.node.name, self._run_tool)
+        seconds = time.monotonic() - began
+        self._tell(ResultEvent(call, result, seconds, self.node.name))
+        return result
+
+    async def _run_tool(self, call: ToolCall) -> ToolResult:
+        """Unless `on_tool` has a result for it."""
+        if self.node.on_tool is not None:
+            instead = self.node.on_tool(call)
+            if inspect.isawaitable(instead):
+                instead = await on_loop(instead, self.run.home)
+            if isinstance(instead, ToolResult):
+                return instead
+            if instead is not None:
+                return ToolResult(as_content(instead))
+        return await self.node.tools.run(call, self.run.home)
+
+    def _on_delta(self, delta: Delta) -> None:
+        if delta.reasoning:
+            self._tell(ReasoningEvent(delta.reasoning, self.node.name))
+        if delta.text:
+            self._tell(TextEvent(delta.text, self.node.name))
+
+    def _tell(self, event: Event) -> None:
+        self.log.add(event)
+
+
+def _message(answer: Answer) -> Json:
+    message: Json = {"role": "assistant", "content": answer.text}
+    if answer.reasoning:
+        message["reasoning_content"] = answer.reasoning
+    if answer.calls:
+        message["tool_calls"] = [call.message_part() for call in answer.calls]
+    return message
+
+
+def _formed(wanted: Any, answer: Answer) -> Any:
+    """The decoded answer, as the dataclass if one was wanted. Raises BrokenAnswer, ProgramError."""
+    try:
+        value = json.loads(answer.text)
+    except json.JSONDecodeError:
+        kind = (answer.meta.get("finish_reason") or {}).get("type")
+        raise BrokenAnswer(f"the final answer is not whole JSON (finish {kind})") from None
+    if not isinstance(wanted, type):
+        return value
+    try:
+        return read(wanted, value, "answer")
+    except Mismatch as error:
+        raise ProgramError(f"the final answer does not fit {wanted.__name__}: {error}") from None

@@ -1,0 +1,188 @@
+"""`Engine`: a local server for scripts and notebooks, started and stopped with the object.
+
+It is the same server as `treadle serve` in a process of its own, on a free port of this host. It
+ends with `shutdown`, with the block, with the interpreter; and a child of a killed process ends
+itself, as its standard input closes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from ..client.background import background
+from ..client.errors import EngineFailed, ProgramError
+from .remote import RuntimeEndpoint
+
+Json = dict[str, Any]
+
+STOP_S = 30.0
+LOG_LINES = 30
+_PORT = re.compile(r"listening host=\S+ port=(\d+)")
+_SERVING = re.compile(r"serving start_s")
+
+
+class Engine(RuntimeEndpoint):
+    """A server on this machine, usable as a backend. Flags are those of `treadle serve`, with
+    underscores: `Engine("demo:v41-mini", num_threads=1)`; a switch is True, or False for `--no-`.
+
+    >>> tr.Engine(model="no/such/model")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    treadle.client.errors.EngineFailed: the server did not start: ...
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        model_path: str | None = None,
+        start_timeout_s: float = 600.0,
+        **flags: str | int | float | bool,
+    ) -> None:
+        """Returns when it serves. `model_path` is another name of `model`. Raises EngineFailed with
+        the end of its log."""
+        found = model or model_path
+        if not found:
+            raise ProgramError("Engine needs a model: a path, or demo:v41-mini")
+        self._server = _Process(
+            ["--model-path", found, "--port", "0", *flag_words(flags)], start_timeout_s
+        )
+        atexit.register(self._server.stop)
+        super().__init__(f"http://127.0.0.1:{self._server.port}")
+
+    def shutdown(self) -> None:
+        """Ends the server; idempotent."""
+        self.close()
+        self._server.stop()
+        atexit.unregister(self._server.stop)
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+
+    def generate(
+        self,
+        prompt: str | Sequence[str] | None = None,
+        sampling_params: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        *,
+        input_ids: Sequence[int] | Sequence[Sequence[int]] | None = None,
+        return_logprob: bool = False,
+    ) -> Any:
+        """As the route /generate: a dictionary, or a list of them for a list."""
+        work = self.async_generate(
+            prompt, sampling_params, input_ids=input_ids, return_logprob=return_logprob
+        )
+        return background().wait(work)
+
+    async def async_generate(
+        self,
+        prompt: str | Sequence[str] | None = None,
+        sampling_params: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        *,
+        input_ids: Sequence[int] | Sequence[Sequence[int]] | None = None,
+        return_logprob: bool = False,
+    ) -> Any:
+        """As `generate`, from a coroutine."""
+        given: Json = {"text": prompt, "input_ids": input_ids, "sampling_params": sampling_params}
+        body = {name: value for name, value in given.items() if value is not None}
+        if return_logprob:
+            body["return_logprob"] = True
+        return await self.post("/generate", body)
+
+
+class Runtime(Engine):
+    """`Engine` by its other name.
+
+    >>> issubclass(tr.Runtime, tr.Engine)
+    True
+    """
+
+
+def flag_words(flags: Mapping[str, str | int | float | bool]) -> list[str]:
+    """As they stand on a command line."""
+    words: list[str] = []
+    for name, value in flags.items():
+        flag = name.replace("_", "-")
+        if value is True:
+            words.append(f"--{flag}")
+        elif value is False:
+            words.append(f"--no-{flag}")
+        else:
+            words += [f"--{flag}", str(value)]
+    return words
+
+
+class _Process:
+    """The server's process, and the reader of its log."""
+
+    def __init__(self, argv: Sequence[str], timeout_s: float) -> None:
+        self._log: deque[str] = deque(maxlen=LOG_LINES)
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", "treadle.lang.engine_child", *argv],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is this side's to handle
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        try:
+            self.port = int(self._find(_PORT, timeout_s))
+            self._find(_SERVING, timeout_s)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _read(self) -> None:
+        assert self._popen.stderr is not None
+        for line in self._popen.stderr:
+            self._log.append(line)
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def _find(self, pattern: re.Pattern[str], timeout_s: float) -> str:
+        while True:
+            try:
+                line = self._lines.get(timeout=timeout_s)
+            except queue.Empty:
+                raise EngineFailed(
+                    f"the server did not start in {timeout_s:g} s: {self._end()}"
+                ) from None
+            if line is None:
+                raise EngineFailed(f"the server did not start: {self._end()}")
+            if match := pattern.search(line):
+                return match[1] if match.groups() else ""
+
+    def _end(self) -> str:
+        return "".join(self._log).strip()
+
+    def stop(self) -> None:
+        if self._popen.poll() is None:
+            self._popen.send_signal(signal.SIGTERM)
+            try:
+                self._popen.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                self._popen.kill()
+                self._popen.wait()
+        self._reader.join(STOP_S)
+        for pipe in (self._popen.stdin, self._popen.stderr):
+            if pipe is not None:
+                pipe.close()

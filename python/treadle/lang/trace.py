@@ -1,0 +1,146 @@
+"""A run as one JSON file: what was asked and told, when, and what the caches gave.
+
+    {format, program, backend, began_at, seconds, error,
+     branches: [{id, parent, start_s}], entries: [...], values: {variable: value}}
+
+Entries are those of `entry_json.py`. Values that JSON does not have are saved as their text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ..client.errors import ProgramError
+from .entry_json import entry_json, read_entry
+from .recorder import Entry
+from .run import Run
+
+Json = dict[str, Any]
+
+FORMAT = "treadle-trace-1"
+SUMMED = ("prompt_tokens", "completion_tokens", "cached_tokens", "replayed_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class BranchSpan:
+    id: str
+    parent: str | None
+    start_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Of model requests, in tokens; commits count as requests."""
+
+    num_requests: int
+    num_tool_calls: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    replayed_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What a run did.
+
+    >>> import tempfile
+    >>> state = tr.function(lambda s: s.append("1, 2," + tr.gen("x"))).run()
+    >>> path = state.save_trace(tempfile.mkstemp()[1])
+    >>> tr.Trace.load(path).totals().num_requests
+    1
+    """
+
+    program: str
+    backend: str
+    began_at: float
+    seconds: float
+    branches: tuple[BranchSpan, ...]
+    entries: tuple[Entry, ...]
+    values: Mapping[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+    def save(self, path: str | Path) -> Path:
+        content = {
+            "format": FORMAT,
+            "program": self.program,
+            "backend": self.backend,
+            "began_at": self.began_at,
+            "seconds": self.seconds,
+            "error": self.error,
+            "branches": list(self.branches),
+            "entries": [entry_json(entry) for entry in self.entries],
+            "values": self.values,
+        }
+        option = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
+        target = Path(path)
+        target.write_bytes(orjson.dumps(content, default=str, option=option))
+        return target
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trace:
+        """Raises ProgramError for a file of another form."""
+        try:
+            found = orjson.loads(Path(path).read_bytes())
+            if found["format"] != FORMAT:
+                raise ProgramError(f"{path}: format is {found['format']!r}, expected {FORMAT!r}")
+            return cls(
+                found["program"],
+                found["backend"],
+                found["began_at"],
+                found["seconds"],
+                tuple(BranchSpan(**each) for each in found["branches"]),
+                tuple(map(read_entry, found["entries"])),
+                found["values"],
+                found["error"],
+            )
+        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            raise ProgramError(f"{path} is no trace of a run: {error!r}") from None
+
+    def totals(self) -> Totals:
+        sums = dict.fromkeys(SUMMED, 0)
+        requests = tools = 0
+        for entry in self.entries:
+            if entry.kind == "tool":
+                tools += 1
+                continue
+            requests += 1
+            meta = entry_meta(entry)
+            for key in SUMMED:
+                sums[key] += meta.get(key) or 0
+        return Totals(requests, tools, **sums)
+
+
+def entry_meta(entry: Entry) -> Json:
+    """Of its first output; {} for a tool call and for what has not ended well."""
+    told = entry.told
+    if told is None or entry.kind == "tool":
+        return {}
+    if isinstance(told, list | tuple):
+        return dict(told[0].meta)
+    return dict(told) if isinstance(told, dict) else dict(_scores_meta(told))
+
+
+def _scores_meta(told: Any) -> Json:
+    return dict(told.meta)
+
+
+def trace_of(run: Run, values: Mapping[str, Any], error: Exception | None) -> Trace:
+    recorder = run.recorder
+    return Trace(
+        program=run.program,
+        backend=run.backend.name,
+        began_at=recorder.began_at,
+        seconds=recorder.now() if recorder.ended_s is None else recorder.ended_s,
+        branches=tuple(
+            BranchSpan(session.id, session.parent, start) for session, start in recorder.branches
+        ),
+        entries=tuple(recorder.entries),
+        values=dict(values),
+        error="" if error is None else f"{type(error).__name__}: {error}",
+    )
