@@ -45,8 +45,10 @@ class Clients:
 
     def key(self, client: int) -> int:
         """What the router makes of the session's header."""
-        text = f"{self.session(client).key}/{self._copy(client)}"
-        return hash_key("", "session", text.encode())
+        return hash_key("", "session", self.session_id(client).encode())
+
+    def session_id(self, client: int) -> str:
+        return f"{self.session(client).key}/{self._copy(client)}"
 
     def first_turns(self, client: int) -> list[tuple[float, int]]:
         """(time, turn) of those that wait for no other."""

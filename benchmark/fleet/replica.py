@@ -192,7 +192,9 @@ class Replica:
         self.cache.publish(lease, job.ids, known, None, is_final=True)
         window = None
         if self.cache.keeps_windows(lease.shape):
-            ids = job.ids[:known].tobytes()
-            window = Window((), ids, job.hit, known, lease.approx, str(job.client))
+            trims = lease.shape.trims  # upper layers have the prompt's last window only (B17)
+            start = max(job.hit, job.prompt - 1) if trims else job.hit
+            ids, approx = job.ids[:known].tobytes(), max(lease.approx, int(trims))
+            window = Window((), ids, start, known, approx, str(job.client))
         self.cache.release(lease, None, window)
         job.lease = None

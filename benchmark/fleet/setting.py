@@ -45,6 +45,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--turns", type=int, default=16, help="first turns of a session; 0: all")
     group.add_argument("--length-scale", type=Fraction, default=Fraction(1, 64))
     group.add_argument("--time-scale", type=float, default=1.0)
+    group.add_argument("--max-gap-s", type=float, default=math.inf, help="between turns")
     group.add_argument("--arrival-s", type=float, default=600.0, help="sessions begin within")
     group.add_argument("--seconds", type=float, default=1200.0, help="simulated; 0: to the end")
     group.add_argument("--seed", type=int, default=0)
@@ -71,7 +72,7 @@ def read_trace(args: argparse.Namespace) -> list[Session]:
     scale = float(args.length_scale)
     if args.chats:
         return read_chats(Path(args.chats), scale)
-    return read_agents(Path(args.agents), scale, args.turns)
+    return read_agents(Path(args.agents), scale, args.turns, args.max_gap_s)
 
 
 def read_costs(args: argparse.Namespace) -> Costs:

@@ -9,9 +9,11 @@ block must be whole too. Times are seconds as recorded.
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -53,14 +55,17 @@ class Session:
     followers: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
-def read_agents(path: Path, scale: float, max_turns: int = 0) -> list[Session]:
-    """`max_turns`: of each session, its first by time; 0: all. Raises ValueError."""
+def read_agents(
+    path: Path, scale: float, max_turns: int = 0, max_gap_s: float = math.inf
+) -> list[Session]:
+    """`max_turns`: of each session, its first by time; 0: all. `max_gap_s`: longer gaps between
+    turns become as long as that. Raises ValueError."""
     sessions = []
     for number, line in enumerate(path.read_bytes().splitlines()):
         row = orjson.loads(line)
         block = whole(row["block_tokens"] * scale)
         turns = _turns(row["requests"], number, block, scale)
-        kept = _first(turns, max_turns or len(turns))
+        kept = _first(turns, max_turns or len(turns), max_gap_s)
         sessions.append(Session(row["id"], kept, None, _followers(kept)))
     return sessions
 
@@ -155,11 +160,17 @@ def _cut(runs: Iterable[Run], length: int) -> Iterator[Run]:
         length -= take
 
 
-def _first(turns: list[Turn], count: int) -> tuple[Turn, ...]:
+def _first(turns: list[Turn], count: int, max_gap_s: float) -> tuple[Turn, ...]:
     """The first by time, numbered anew; of equal times parents come first."""
     order = sorted(range(len(turns)), key=lambda i: (turns[i].at_s, i))[:count]
     places = {index: place for place, index in enumerate(order)} | {-1: -1}
-    return tuple(replace(turns[i], after=places[turns[i].after]) for i in order)
+    times = [turns[i].at_s for i in order]
+    gaps = [min(max_gap_s, after - before) for before, after in pairwise(times)]
+    kept_times = accumulate(gaps, initial=times[0])
+    return tuple(
+        replace(turns[i], after=places[turns[i].after], at_s=at_s)
+        for i, at_s in zip(order, kept_times, strict=True)
+    )
 
 
 def _followers(turns: tuple[Turn, ...]) -> dict[int, tuple[int, ...]]:
