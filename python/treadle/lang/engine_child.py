@@ -19,7 +19,9 @@ def main() -> int:
 
 
 def _watch() -> None:
-    sys.stdin.buffer.read()
+    """By the descriptor: a buffered reader would hold its lock when the interpreter ends."""
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
