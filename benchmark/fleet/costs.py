@@ -25,6 +25,9 @@ class Costs:
     row_s: float
     decode_s: float
 
+    def times(self, factor: float) -> Costs:
+        return Costs(factor * self.base_s, factor * self.row_s, factor * self.decode_s)
+
     def step_s(self, rows: float, decoding: int) -> float:
         return self.base_s + rows * self.row_s + decoding * self.decode_s
 

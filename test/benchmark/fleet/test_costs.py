@@ -12,7 +12,9 @@ def line(section: str, step: str, metric: str, value: float) -> dict[str, object
 
 
 def test_a_step_costs_its_rows_and_its_decoding_requests():
-    assert Costs(0.010, 0.001, 0.002).step_s(100, 5) == pytest.approx(0.120)
+    costs = Costs(0.010, 0.001, 0.002)
+    assert costs.step_s(100, 5) == pytest.approx(0.120)
+    assert costs.times(2.0).step_s(100, 5) == pytest.approx(0.240)
 
 
 def test_a_fit_gives_the_measured_rates_again():
