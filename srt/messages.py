@@ -28,6 +28,7 @@ SlotId = NewType("SlotId", int)
 RequestId = NewType("RequestId", str)
 
 SPAN_FIELDS = 5
+GREEDY_BELOW = 1e-6  # temperature
 FROM_DEVICE = -1  # token id in a plan that the worker takes from the slot's device state
 
 
@@ -35,8 +36,9 @@ FROM_DEVICE = -1  # token id in a plan that the worker takes from the slot's dev
 class SamplingParams:
     """What the sampler and the finish rules need. Stop strings stay in the tokenizer process.
 
-    Units: tokens. `temperature` below 1e-6 is greedy. `top_k` -1 is off. `seed` None draws one at
-    admission. Repetition penalty covers prompt and output, the other two penalties output only.
+    Units: tokens. `temperature` below `GREEDY_BELOW` is greedy. `top_k` -1 is off. `seed` None
+    draws one at admission. Repetition penalty covers prompt and output, the other two penalties
+    output only.
     """
 
     max_new_tokens: int
@@ -52,6 +54,10 @@ class SamplingParams:
     stop_token_ids: tuple[int, ...] = ()  # includes the model's EOS ids unless ignore_eos
     logit_bias: tuple[tuple[int, float], ...] = ()
     grammar: Grammar | None = None
+
+    @property
+    def is_greedy(self) -> bool:
+        return self.temperature < GREEDY_BELOW
 
     @property
     def has_penalties(self) -> bool:
@@ -235,7 +241,8 @@ class StepResult:
     `StepPlan.scored`.
 
     A worker with a draft head gives at least one id per sampled span, `counts` of them: accepted
-    drafts, then one of the model's own; and `drafts` of what may follow, `draft_counts` per span.
+    drafts, then one of the model's own; and `drafts` of what may follow, `draft_counts` per span,
+    of which the head is sure of the first `sure_counts`.
     """
 
     step: int
@@ -248,6 +255,7 @@ class StepResult:
     counts: array[int] = field(default_factory=ids)  # empty: one each
     drafts: array[int] = field(default_factory=ids)
     draft_counts: array[int] = field(default_factory=ids)
+    sure_counts: array[int] = field(default_factory=ids)  # empty: of all
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from ..messages import Finish, RequestOutput, StepResult, TokenLogprob, Usage
 from .constrained import Constrained
 from .counters import Counters
 from .finish import after_token, not_finite
+from .lookup import with_lookup
 from .plan import PlannedSpan, StepRecord
 from .request import Request, RequestState
 from .running import RunningSet
@@ -32,6 +33,7 @@ class Sampled(NamedTuple):
     logprobs: Logprobs
     is_bad: bool
     drafts: Sequence[int] = ()
+    num_sure: int = 0  # of the first of them the draft head is sure
 
 
 def read_spans(result: StepResult, first: int) -> Iterator[Sampled]:
@@ -48,6 +50,7 @@ def read_spans(result: StepResult, first: int) -> Iterator[Sampled]:
             () if None in logprobs else logprobs,
             index in result.bad,
             result.drafts[draft:draft_end],
+            result.sure_counts[index] if result.sure_counts else draft_end - draft,
         )
         token, draft = end, draft_end
 
@@ -141,13 +144,17 @@ class Answers:
         return RequestOutput(request.rid, token_ids, usage, None, logprobs, request.queue_s)
 
     def _pace(self, request: Request, sampled: Sampled) -> None:
-        """What the next rows are: drafts, once the grammar has seen them if there is one."""
+        """What the next rows are: drafts, once the grammar has seen them if there is one. A token
+        drawn at random is verified by what its draft was drawn from, so those drafts stay."""
+        drafts = sampled.drafts
+        if drafts and request.sampling.is_greedy:
+            drafts = with_lookup(request.tokens, drafts, sampled.num_sure)
         if request.matching is not None:
             request.known = request.next  # nothing to run until the grammar's row is there
-            self._constrained.took(request, sampled.token_ids, sampled.drafts)
+            self._constrained.took(request, sampled.token_ids, drafts)
         else:
             request.known = request.len
-            request.drafts = request.fitting(sampled.drafts)
+            request.drafts = request.fitting(drafts)
 
     def _ran(
         self, span: PlannedSpan, sampled: Sampled | None, in_flight: int | None

@@ -21,8 +21,10 @@ from ..layers.batch import ForwardBatch
 from ..layers.latent_pools import LatentPools
 from ..models.deepseek_v41 import DeepseekV41
 from ..models.dspark import Anchor, Dspark
-from .sampler import GREEDY_BELOW, draw_draft
+from .sampler import draw_draft
 from .state import Drafted, SamplerSlot
+
+SURE = 0.7  # probability of a draft to be accepted; 0.5 and 0.8 give fewer accepted drafts
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class Drafter:
 
         drafts = self.head.draft(anchors, self.pools, pick, self.count)
         for index, slot in enumerate(slots):
-            is_greedy = slot.params.temperature < GREEDY_BELOW
-            logits = None if is_greedy else drafts.logits[index].clone()
-            slot.drafted = Drafted(slot.num_output, tuple(drafts.ids[index].tolist()), logits)
+            logits = None if slot.params.is_greedy else drafts.logits[index].clone()
+            num_sure = int((drafts.sure[index] >= SURE).cumprod(0).sum())
+            ids = tuple(drafts.ids[index].tolist())
+            slot.drafted = Drafted(slot.num_output, ids, logits, num_sure)

@@ -104,7 +104,7 @@ class Runner:
     def execute(self, plan: StepPlan) -> StepResult:
         """One forward. Writes pools and slot state."""
         began = time.perf_counter()
-        drafts: tuple[array[int], array[int]] | None = None
+        drafts: tuple[array[int], ...] | None = None
         with torch.inference_mode():
             hidden, batch = self._hidden(plan)
             rows = HiddenRows.of(plan) if plan.scored else None
@@ -129,7 +129,10 @@ class Runner:
         if drafts is None:
             return result
         counts = array("i", sampled.counts)
-        return replace(result, counts=counts, drafts=drafts[0], draft_counts=drafts[1])
+        ids, draft_counts, sure_counts = drafts
+        return replace(
+            result, counts=counts, drafts=ids, draft_counts=draft_counts, sure_counts=sure_counts
+        )
 
     def _sample(self, plan: StepPlan, logits: Tensor) -> Sampled:
         """Tokens of the plan's sampled spans, with the drafts that were fed to verify."""
@@ -147,9 +150,9 @@ class Runner:
 
     def _draft(
         self, plan: StepPlan, drafter: Drafter, sampled: Sampled, ends: Int64
-    ) -> tuple[array[int], array[int]]:
-        """Drafts of the sampled spans in a row, and how many of each. One that has ended, or whose
-        rows are not finite, has none."""
+    ) -> tuple[array[int], ...]:
+        """Drafts of the sampled spans in a row, how many of each, and how many of those are sure.
+        One that has ended, or whose rows are not finite, has none."""
         spans = list(plan.spans())
         drafter.keep({span.slot: int(end) for span, end in zip(spans, ends, strict=True)})
         owners = [
@@ -165,8 +168,10 @@ class Runner:
                 anchors.append(Anchor(slot, end, token))
                 asking.append(state)
         drafter.propose(anchors, asking)
-        made = [state.drafted.ids if state.drafted else () for state, _, _ in owners]
-        return array("i", [x for ids in made for x in ids]), array("i", map(len, made))
+        made = [state.drafted for state, _, _ in owners]
+        ids = array("i", [x for drafted in made if drafted for x in drafted.ids])
+        counts = array("i", [len(drafted.ids) if drafted else 0 for drafted in made])
+        return ids, counts, array("i", [drafted.num_sure if drafted else 0 for drafted in made])
 
     def forward(self, plan: StepPlan) -> tuple[Tensor, tuple[int, ...]]:
         """Logits [n, V] of the plan's sampled spans, and the rows that entered each layer."""

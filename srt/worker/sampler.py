@@ -23,7 +23,6 @@ from .scoring import read_rows
 from .state import Bool, SamplerSlot
 from .verify import DRAFT_STREAM, accept_or_draw, pick, uniform
 
-GREEDY_BELOW = 1e-6  # temperature
 CANDIDATES = 1024  # best tokens looked at before a full sort of the vocabulary is paid for
 
 
@@ -79,7 +78,7 @@ def sample(
 def draw_draft(logits: Tensor, slot: SamplerSlot, place: int) -> int:
     """A guess by logits [V] of a draft head at the output `place` after the newest."""
     params = slot.params
-    if params.temperature < GREEDY_BELOW:
+    if params.is_greedy:
         return int(logits.argmax())
     u = uniform(params.seed or 0, slot.num_output + place, DRAFT_STREAM)
     return _draw(logits / params.temperature, params, u)
@@ -88,7 +87,7 @@ def draw_draft(logits: Tensor, slot: SamplerSlot, place: int) -> int:
 def _is_plain_greedy(slot: SamplerSlot) -> bool:
     p = slot.params
     return (
-        p.temperature < GREEDY_BELOW
+        p.is_greedy
         and not p.has_penalties
         and not p.logit_bias
         and slot.num_output >= p.min_new_tokens
@@ -99,7 +98,7 @@ def _is_plain_greedy(slot: SamplerSlot) -> bool:
 def _sample_row(logits: Tensor, slot: SamplerSlot) -> int:
     params = slot.params
     row = _adjusted(logits, slot)
-    if params.temperature < GREEDY_BELOW:
+    if params.is_greedy:
         return int(row.argmax())
     row, index, drafted = row / params.temperature, slot.num_output, slot.drafted
     place = None if drafted is None else drafted.at(index)
@@ -189,7 +188,7 @@ def _filtered(probs: Tensor, params: SamplingParams) -> Tensor:
 
 def _processed(logits: Tensor, slot: SamplerSlot) -> Tensor:
     row, temperature = _adjusted(logits, slot), slot.params.temperature
-    return row if temperature < GREEDY_BELOW else row / temperature
+    return row if slot.params.is_greedy else row / temperature
 
 
 def _told(

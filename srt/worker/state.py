@@ -28,11 +28,12 @@ Bool = npt.NDArray[np.bool_]
 @dataclass(frozen=True, slots=True)
 class Drafted:
     """Guesses at a request's output from index `first` on. `logits` [k, V] are what they were drawn
-    by; None when each is the best."""
+    by; None when each is the best. The draft head is sure of the first `num_sure`."""
 
     first: int
     ids: tuple[int, ...]
     logits: Tensor | None
+    num_sure: int
 
     def at(self, index: int) -> int | None:
         """Place of the draft of output `index`; None without."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 
 import pytest
 
@@ -33,11 +34,34 @@ def test_result_with_counts_is_cut_by_span():
         counts=ints(2, 2),
         drafts=ints(1, 2, 3),
         draft_counts=ints(0, 3),
+        sure_counts=ints(0, 2),
     )
     first, second = read_spans(result, 0)
     assert (list(first.token_ids), first.logprobs, list(first.drafts)) == ([5, 6], (), [])
     assert (list(second.token_ids), second.logprobs) == ([7, 8], (told, told))
-    assert list(second.drafts) == [1, 2, 3]
+    assert (list(second.drafts), second.num_sure) == ([1, 2, 3], 2)
+
+
+def test_drafts_of_a_head_that_says_nothing_of_them_are_sure():
+    result = StepResult(1, ints(5), counts=ints(1), drafts=ints(1, 2), draft_counts=ints(2))
+    (only,) = read_spans(result, 0)
+    assert only.num_sure == 2
+
+
+@pytest.mark.parametrize(("temperature", "wanted"), [(0.0, [9, 4]), (1.0, [1, 1])])
+def test_unsure_drafts_of_greedy_requests_are_looked_up(
+    make_loop: MakeLoop, temperature: float, wanted: list[int]
+):
+    """A drawn token is verified by what its draft was drawn from, so that draft must stay."""
+    loop = make_loop(draft_tokens=2, model=FakeModel(stop_rate=0.0))
+    loop.add("a", [7, 8, 9, 4, 5, 6, 7], temperature=temperature)
+    loop.plan()
+    loop.run_worker()
+    result = replace(loop.results.popleft(), token_ids=ints(8), drafts=ints(1, 1))
+    loop.results.append(replace(result, draft_counts=ints(2), sure_counts=ints(0)))
+    loop.commit()
+    plan = loop.scheduler.plan(loop.now)
+    assert plan is not None and list(plan.token_ids[1:]) == wanted
 
 
 def drafted(make_loop: MakeLoop, **options: object) -> tuple[Loop, Loop]:

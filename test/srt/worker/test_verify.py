@@ -71,7 +71,7 @@ def test_tokens_come_as_often_as_without_drafts(target, guess, changes, is_fed):
     for seed in range(DRAWS // 2):
         state = slot(seed, **changes)
         draft = draw_draft(guess, state, 0)
-        state.drafted = Drafted(0, (draft,), guess[None])
+        state.drafted = Drafted(0, (draft,), guess[None], 1)
         rows = target.repeat(1 + is_fed, 1)
         counts[sample(rows, [state], [[draft] if is_fed else []]).token_ids[0]] += 1
         plain[sample(target[None], [slot(seed, **changes)]).token_ids[0]] += 1
@@ -94,7 +94,7 @@ def test_second_token_is_drawn_given_the_first(target, guess):
         d0 = draw_draft(guess, state, 0)
         second_guess = guess.roll(d0)
         d1 = draw_draft(second_guess, state, 1)
-        state.drafted = Drafted(0, (d0, d1), torch.stack((guess, second_guess)))
+        state.drafted = Drafted(0, (d0, d1), torch.stack((guess, second_guess)), 2)
         rows = torch.stack((target, target.roll(d0), target))
         out = sample(rows, [state], [[d0, d1]])
         tokens = out.token_ids
@@ -134,7 +134,7 @@ def test_a_row_that_is_not_finite_ends_the_span_before_it():
 
 def test_draws_without_a_draft_are_those_of_a_plain_request(target):
     state = slot(5)
-    state.drafted = Drafted(7, (1,), target[None])  # of another index
+    state.drafted = Drafted(7, (1,), target[None], 1)  # of another index
     expected = [sample(target[None], [slot(5)]).token_ids[0]]
     assert sample(target[None], [state]).token_ids == expected
 
