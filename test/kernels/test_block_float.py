@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from test.kernels.triton_ops import ops_of
 from treadle.kernels.cpu import block_float as cpu
 from treadle.kernels.inputs import strided
 from treadle.kernels.reference import block_float as bf
 from treadle.kernels.reference.block_float import RowKind
+from treadle.kernels.triton import block_float as triton_module
+
+triton = ops_of(triton_module)
 
 STEPS = torch.arange(-15, 16, 2).float() / 10  # deepseek-v41.md, appendix A
 CODES = [15, 15, 14, 14, 13, 12, 10, 9, 1, 2, 4, 5, 6, 6, 7, 7]
@@ -185,3 +189,62 @@ def test_a_broken_value_stays_visible(kind, value):
 def test_other_rows_run_the_reference():
     x = normal(3, 48).double()
     assert torch.equal(cpu.encode_rows(x, RowKind.NVFP4), bf.encode_rows(x.float(), RowKind.NVFP4))
+
+
+@pytest.mark.parametrize("scale", [1e-40, 1e-6, 1.0, 300.0, 1e30])
+@pytest.mark.parametrize("kind", list(RowKind))
+def test_triton_rows_are_the_bytes_of_the_reference(kind, scale):
+    """But for rows that are broken: which not-a-number a value is differs."""
+    for rows in (0, 1, 67):
+        x = awkward(rows, scale)
+        want = bf.encode_rows(x, kind)
+        whole = x.isfinite().all(1)
+        for given in (x, strided(x)):
+            got = triton.encode_rows(given, kind)
+            assert torch.equal(got[whole], want[whole])
+            assert same_bits(bf.decode_rows(got, kind, 64), bf.decode_rows(want, kind, 64))
+        back = bf.decode_rows(want, kind, 64)
+        assert same_bits(triton.decode_rows(want, kind, 64), back)
+        wide = torch.cat((want, want), 1)[:, want.shape[1] :]
+        assert same_bits(triton.decode_rows(wide, kind, 64), back)
+
+
+@pytest.mark.parametrize("kind", list(RowKind))
+def test_triton_decodes_every_byte_as_the_reference(kind):
+    rows = torch.arange(256, dtype=torch.uint8)[:, None].repeat(1, kind.row_bytes(32))
+    assert same_bits(triton.decode_rows(rows, kind, 32), bf.decode_rows(rows, kind, 32))
+
+
+def test_triton_rounds_at_ties_as_the_reference():
+    """Every code of e4m3 and e2m1, the points halfway between them, and their neighbours."""
+    codes = torch.arange(127, dtype=torch.uint8).view(torch.float8_e4m3fn).float()
+    middles = torch.cat((codes, (codes[1:] + codes[:-1]) / 2))
+    near = [torch.nextafter(middles, torch.tensor(v)) for v in (0.0, 1e9)]
+    values = torch.cat((middles, *near))
+    values = torch.cat((values, -values))
+    x = torch.zeros(len(values), 32)
+    x[:, 0], x[:, 1] = 448.0, values  # a scale of one
+    assert torch.equal(triton.encode_rows(x, RowKind.FP8), bf.encode_rows(x, RowKind.FP8))
+    x[:, 0], x[:, 16] = 6.0, 6.0
+    for kind in (RowKind.MXFP4, RowKind.NVFP4):
+        assert torch.equal(triton.encode_rows(x, kind), bf.encode_rows(x, kind))
+
+
+@pytest.mark.parametrize("name", ["fp8_round", "mxfp4_round"])
+def test_triton_rounds_as_the_reference(name):
+    for scale in (1e-40, 1e-6, 1.0, 1e30):
+        x = awkward(100, scale).view(25, 4, 64)
+        assert same_bits(vars(triton)[name](x), vars(bf)[name](x))
+        assert same_bits(vars(triton)[name](strided(x)), vars(bf)[name](x))
+
+
+def test_triton_dequantises_codes_and_scales_that_lie_apart():
+    codes, scales = bf.fp8_quantize(awkward(30, 1.0).view(10, 3, 64))
+    want = bf.fp8_dequantize(codes, scales)
+    assert same_bits(triton.fp8_dequantize(codes, scales), want)
+    assert same_bits(triton.fp8_dequantize(codes[:, 1], scales[:, 1]), want[:, 1])
+
+
+def test_triton_runs_the_reference_on_other_rows():
+    x = normal(3, 48)
+    assert torch.equal(triton.encode_rows(x, RowKind.NVFP4), bf.encode_rows(x, RowKind.NVFP4))

@@ -6,10 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from test.kernels.triton_ops import ops_of
 from treadle.kernels.cpu import compressor as cpu
 from treadle.kernels.inputs import activations, strided
 from treadle.kernels.reference.compressor import pool_pairs
 from treadle.kernels.tolerance import assert_close
+from treadle.kernels.triton import compressor as triton_module
+
+triton = ops_of(triton_module)
 
 
 def test_a_pair_is_pooled_by_a_softmax_of_its_gates_in_each_channel():
@@ -59,3 +63,15 @@ def test_other_sizes_are_refused():
     even, even_gate, odd, _ = pairs(2, 16)
     with pytest.raises(ValueError, match="pool_pairs"):
         cpu.pool_pairs(even, even_gate, odd, torch.zeros(2, 8))
+
+
+@pytest.mark.parametrize("shape", [(0, 16), (1, 64), (7, 24), (9, 512)])
+def test_triton_agrees_with_the_reference(shape):
+    parts = pairs(*shape)
+    want = pool_pairs(*parts)
+    assert_close(triton.pool_pairs(*parts), want, "gate")
+    assert_close(triton.pool_pairs(*(strided(x) for x in parts)), want, "gate")
+    parts[1][:, :1] = torch.nan
+    assert triton.pool_pairs(*parts)[:, 0].isnan().all()
+    with pytest.raises(ValueError, match="pool_pairs"):
+        triton.pool_pairs(*parts[:3], torch.zeros(2, 8))

@@ -6,12 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from test.kernels.triton_ops import ops_of
 from treadle.kernels.cpu import engram as cpu
 from treadle.kernels.inputs import activations
 from treadle.kernels.reference import engram
 from treadle.kernels.tolerance import assert_close
 from treadle.srt.latent_config import EngramConfig
 from treadle.srt.loader.engram_map import multipliers, primes
+from treadle.kernels.triton import engram as triton_module
+
+triton = ops_of(triton_module)
 
 RELEASED = EngramConfig((1, 14), (384006168, 384016682), 4, 8, 256, 16_000_000, 99092, 2)
 ROWS = {  # deepseek-v41.md, appendix A: columns 0, 1, 8, 9, 16, 17, 23
@@ -111,3 +115,34 @@ def test_other_sizes_are_refused():
     x, key, value, weight = gate_inputs(2, 2, 24)
     with pytest.raises(ValueError, match="engram_gate"):
         cpu.engram_gate(x, key[:, :1], value, weight, 1e-6)
+
+
+@pytest.mark.parametrize("case", ROWS, ids=str)
+def test_triton_rows_are_the_published_ones(case):
+    place, ids = case
+    prime = torch.tensor(primes(RELEASED)[place])
+    offset = (prime.flatten().cumsum(0) - prime.flatten()).view_as(prime)
+    factors = torch.tensor(multipliers(RELEASED.layers[place], RELEASED))
+    both = torch.tensor([ids, (99091, 0, 7, 99091)])
+    rows = triton.engram_rows(both, factors, prime, offset)
+    assert torch.equal(rows, engram.engram_rows(both, factors, prime, offset))
+    assert tuple(rows[0, [0, 1, 8, 9, 16, 17, 23]].tolist()) == ROWS[case]
+    assert triton.engram_rows(both[:0], factors, prime, offset).shape == (0, 24)
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 16), (1, 4, 256), (3, 2, 24), (5, 4, 1120)])
+def test_triton_agrees_with_the_reference(shape):
+    parts = gate_inputs(*shape)
+    want = engram.engram_gate(*parts, 1e-6)
+    assert_close(triton.engram_gate(*parts, 1e-6), want, "gate")
+    x, key, value, weight = (part.transpose(0, -1).contiguous().transpose(0, -1) for part in parts)
+    assert_close(triton.engram_gate(x, key, value, weight, 1e-6), want, "gate")
+
+
+def test_triton_gate_does_not_hide_what_is_not_a_number():
+    x, key, value, weight = gate_inputs(2, 2, 24)
+    key[1, 0, 20] = torch.nan
+    out = triton.engram_gate(x, key, value, weight, 1e-6).isnan()
+    assert out[1, 0].all() and not out[0].any() and not out[1, 1].any()
+    with pytest.raises(ValueError, match="engram_gate"):
+        triton.engram_gate(x, key[:, :1], value, weight, 1e-6)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from test.kernels.triton_ops import ops_of
 from treadle.kernels.cpu import hyper as cpu
 from treadle.kernels.inputs import strided
 from treadle.kernels.reference import hyper
 from treadle.kernels.tolerance import assert_close
+from treadle.kernels.triton import hyper as triton_module
+
+triton = ops_of(triton_module)
 
 
 def published() -> tuple[torch.Tensor, hyper.HyperMatrix]:
@@ -136,3 +140,35 @@ def test_other_streams_run_the_reference():
     assert cpu.hyper_weights(x, wide)[0].dtype is torch.float64
     three = cpu.hyper_collapse(streams(3, 64)[:, :3], torch.ones(3, 3))
     torch.testing.assert_close(three, streams(3, 64)[:, :3].sum(1))
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e6])
+@pytest.mark.parametrize("rows", [0, 1, 19])
+def test_triton_weights_agree_with_the_reference(rows, scale):
+    for width, iterations in ((64, 20), (240, 1)):
+        x, m = streams(rows, width, scale), matrix(width, iterations)
+        for got, want in zip(triton.hyper_weights(x, m), hyper.hyper_weights(x, m), strict=True):
+            assert_close(got, want, "hyper")
+
+
+@pytest.mark.parametrize("rows", [0, 1, 19])
+def test_triton_collapses_and_expands_as_the_reference(rows):
+    x, m = streams(rows, 80), matrix(80)
+    pre, post, comb = hyper.hyper_weights(x, m)
+    y = streams(rows, 80)[:, 1] * 3
+    assert_close(triton.hyper_collapse(x, pre), hyper.hyper_collapse(x, pre), "hyper")
+    want = hyper.hyper_expand(y, post, comb, x)
+    assert_close(triton.hyper_expand(y, post, comb, x), want, "hyper")
+    fused = torch.cat((pre, post, comb.flatten(1)), 1)
+    parts = fused[:, 4:8], fused[:, 8:].view(rows, 4, 4)
+    assert_close(triton.hyper_expand(strided(y), *parts, x), want, "hyper")
+
+
+def test_triton_row_is_the_same_bits_in_any_batch():
+    x, m = streams(40, 64), matrix(64)
+    whole = triton.hyper_weights(x, m)
+    for rows in (slice(0, 1), slice(7, 30), slice(39, 40)):
+        for got, want in zip(triton.hyper_weights(x[rows], m), whole, strict=True):
+            assert torch.equal(got, want[rows])
+    with pytest.raises(ValueError, match="hyper_weights"):
+        triton.hyper_weights(streams(2, 32), matrix(64))

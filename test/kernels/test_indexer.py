@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from test.kernels.triton_ops import ops_of
 from treadle.kernels.cpu import indexer as cpu
 from treadle.kernels.reference import indexer
 from treadle.kernels.tolerance import assert_close
+from treadle.kernels.triton import indexer as triton_module
+
+triton = ops_of(triton_module)
 
 INF = float("inf")
 
@@ -93,3 +97,39 @@ def test_cpu_runs_the_reference_on_other_dtypes():
     q, weight, keys, visible = inputs(3, 9)
     args = (q.double(), weight.double(), keys.double(), visible)
     assert torch.equal(cpu.index_scores(*args), indexer.index_scores(*args))
+
+
+@pytest.mark.parametrize("entries", [0, 1, 16, 75])
+@pytest.mark.parametrize("rows", [0, 1, 13])
+def test_triton_scores_and_chooses_as_the_reference(rows, entries):
+    args = inputs(rows, entries)
+    want = indexer.index_scores(*args)
+    assert_close(triton.index_scores(*args), want, "latent")
+    for count in (1, 8, 100):
+        assert torch.equal(triton.select_entries(want, count), indexer.select_entries(want, count))
+    if entries:
+        for block, count in ((4, 3), (8, 100), (3, 2)):
+            got = triton.candidate_blocks(want, args[3], block, count)
+            assert torch.equal(got, indexer.candidate_blocks(want, args[3], block, count))
+
+
+def test_triton_chooses_among_equal_and_broken_scores_as_the_reference():
+    scores = torch.tensor([[0.0, 5.0, -0.0, 0.0, 5.0, -INF, torch.nan, INF, torch.nan, -3.0]])
+    for count in range(1, 11):
+        want = indexer.select_entries(scores, count)
+        assert torch.equal(triton.select_entries(scores, count), want)
+
+
+def test_triton_chooses_from_more_entries_than_a_program_sees_at_once():
+    """With many that are equal on both sides of a boundary."""
+    scores = torch.randint(0, 50, (3, 5000), generator=torch.Generator().manual_seed(5)).float()
+    scores[1, 4000:], scores[2] = -INF, -INF
+    for count in (1, 700, 4500):
+        want = indexer.select_entries(scores, count)
+        assert torch.equal(triton.select_entries(scores, count), want)
+
+
+def test_triton_refuses_sizes_that_disagree():
+    q, weight, keys, visible = inputs(3, 9)
+    with pytest.raises(ValueError, match="keys"):
+        triton.index_scores(q, weight, keys[:, 1:], visible)

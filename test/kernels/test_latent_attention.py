@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
+from test.kernels.triton_ops import ops_of
 from treadle.kernels.cpu import latent_attention as cpu
 from treadle.kernels.reference.latent_attention import latent_attention
 from treadle.kernels.tolerance import assert_close
+from treadle.kernels.triton import latent_attention as triton_module
+
+triton = ops_of(triton_module)
 
 
 def rand(*shape: int, seed: int) -> torch.Tensor:
@@ -121,3 +125,26 @@ def test_cpu_refuses_entries_that_do_not_exist_and_sizes_that_disagree():
 def test_cpu_runs_the_reference_on_other_dtypes():
     args = case()
     assert torch.equal(cpu.latent_attention(*args), latent_attention(*args))
+
+
+@pytest.mark.parametrize("chosen", [0, 20])
+@pytest.mark.parametrize("size", [16, 80])
+@pytest.mark.parametrize("rows", [0, 1, 9])
+def test_triton_agrees_with_the_reference(rows, size, chosen):
+    args = tile(rows, size, chosen)
+    assert_close(triton.latent_attention(*args), latent_attention(*args), "latent")
+
+
+def test_triton_reads_no_bytes_that_are_unused():
+    args = tile(9)
+    want = latent_attention(*args)
+    used = args[4].flatten()
+    unused = [e for e in range(30) if e not in used.tolist()]
+    args[3][unused] = torch.nan
+    args[3][0] = torch.nan
+    args[4][args[4] == 0] = -1
+    assert triton.latent_attention(*args).isfinite().all()
+    args = tile(9)
+    torch.testing.assert_close(triton.latent_attention(*args), want, rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="latent_attention"):
+        triton.latent_attention(args[0], args[1][:, :8], *args[2:])

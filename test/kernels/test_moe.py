@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
+from test.kernels.triton_ops import ops_of
 from treadle.kernels.cpu import moe as cpu
 from treadle.kernels.inputs import activations
 from treadle.kernels.reference import moe
 from treadle.kernels.reference import packed_linear as packed
 from treadle.kernels.tolerance import assert_close
+from treadle.kernels.triton import moe as triton_module
+
+triton = ops_of(triton_module)
 
 
 def test_bias_chooses_and_never_scales():
@@ -122,3 +126,67 @@ def test_cpu_refuses_sizes_that_disagree():
     e, x, (chosen, weights) = experts(is_rounding=True), activations(3, WIDTH), routed(3)
     with pytest.raises(ValueError, match="experts"):
         cpu.moe_experts(x[:, :32], chosen, weights, e)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 33])
+def test_triton_routes_as_the_reference(rows):
+    generator = torch.Generator().manual_seed(3)
+    logits = torch.randn(rows, 24, generator=generator) * 20
+    bias = torch.randn(24, generator=generator)
+    got, want = triton.route(logits, bias, 6, 1.5), moe.route(logits, bias, 6, 1.5)
+    assert torch.equal(got[0], want[0])
+    assert_close(got[1], want[1], "moe")
+    tied = triton.route(torch.zeros(rows, 5), torch.zeros(5), 3, 1.0)[0]
+    assert tied.tolist() == [[0, 1, 2]] * rows
+
+
+def test_triton_route_weighs_small_scores_exactly():
+    logits = torch.linspace(-60.0, 40.0, 96).view(8, 12)
+    got, want = (m.route(logits, torch.zeros(12), 12, 1.0) for m in (triton, moe))
+    assert torch.equal(got[0], want[0])
+    torch.testing.assert_close(got[1], want[1], rtol=2e-5, atol=0)
+
+
+@pytest.mark.parametrize("size", [3, 100, 700])
+def test_triton_activation_agrees_with_the_reference(size):
+    both = activations(7, 2 * size) * 3
+    gate, up = both[:, :size], both[:, size:]
+    gate[2, 1], up[3, 0] = torch.nan, torch.nan
+    want = moe.clamped_swiglu(gate, up, 10.0)
+    for given in (gate, gate.contiguous()):
+        got = triton.clamped_swiglu(given, up, 10.0)
+        torch.testing.assert_close(got, want, rtol=2e-6, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 40])
+def test_triton_experts_agree_with_the_reference(rows):
+    e, x = experts(is_rounding=False), activations(rows, WIDTH) / 8
+    chosen, weights = routed(rows)
+    got = triton.moe_experts(x, chosen, weights, e)
+    assert_close(got, moe.moe_experts(x, chosen, weights, e), "moe")
+
+
+def test_triton_experts_round_the_inputs_of_both_matrices():
+    x, (chosen, weights) = activations(40, WIDTH) / 8, routed(40)
+    rounded, plain = experts(is_rounding=True), experts(is_rounding=False)
+    want = moe.moe_experts(x, chosen, weights, rounded)
+    off = (triton.moe_experts(x, chosen, weights, rounded) - want).abs().mean()
+    unrounded = (moe.moe_experts(x, chosen, weights, plain) - want).abs().mean()
+    assert off < unrounded / 20
+
+
+def test_triton_experts_of_another_rank_give_nothing():
+    x, (chosen, weights) = activations(40, WIDTH), routed(40)
+    shifted = experts(is_rounding=False, first=3)
+    want = moe.moe_experts(x, chosen, weights, shifted)
+    assert_close(triton.moe_experts(x, chosen, weights, shifted), want, "moe")
+    with pytest.raises(ValueError, match="experts"):
+        triton.moe_experts(x[:, :32], chosen, weights, shifted)
+
+
+def test_triton_row_is_the_same_bits_in_any_batch():
+    e, x, (chosen, weights) = experts(is_rounding=True), activations(50, WIDTH), routed(50)
+    whole = triton.moe_experts(x, chosen, weights, e)
+    for rows in (slice(0, 1), slice(7, 30), slice(49, 50)):
+        part = triton.moe_experts(x[rows], chosen[rows], weights[rows], e)
+        assert torch.equal(part, whole[rows])

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
+from test.kernels.triton_ops import ops_of
 from treadle.kernels.cpu import packed_linear as cpu
 from treadle.kernels.inputs import activations, strided, weights
 from treadle.kernels.reference import block_float
 from treadle.kernels.reference import packed_linear as reference
 from treadle.kernels.reference.packed_linear import MatrixKind
 from treadle.kernels.tolerance import assert_close
+from treadle.kernels.triton import packed_linear as triton_module
+
+triton = ops_of(triton_module)
 
 KINDS = list(MatrixKind)
 
@@ -128,3 +132,63 @@ def test_sizes_that_disagree_are_refused():
             module.linear_packed(torch.zeros(2, 128), w, is_rounding=False, groups=2)
     with pytest.raises(ValueError, match="scales"):
         reference.pack_fp4(torch.zeros(16, 16, dtype=torch.uint8), w.data[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rows", [0, 1, 5, 21])
+@pytest.mark.parametrize("shape", [(16, 32), (7, 96), (200, 256)])
+def test_triton_product_agrees_with_the_reference(kind, shape, rows):
+    w, dense = packed(kind, *shape)
+    x = activations(rows, shape[1])
+    want = (x.double() @ dense.double().T).float()
+    assert_close(triton.linear_packed(x, w, is_rounding=False), want, "packed_linear")
+    assert_close(triton.linear_packed(strided(x), w, is_rounding=False), want, "packed_linear")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_triton_rounding_is_that_of_fp8(kind):
+    w, _ = packed(kind, 48, 64)
+    x = activations(9, 64)
+    got = triton.linear_packed(strided(x), w, is_rounding=True)
+    assert_close(got, reference.linear_packed(x, w, is_rounding=True), "packed_linear")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_triton_group_of_features_reads_its_own_inputs(kind):
+    w, dense = packed(kind, 96, 64)
+    x = activations(6, 3 * 64)
+    want = torch.cat([x[:, g * 64 :][:, :64] @ dense[g * 32 :][:32].T for g in range(3)], 1)
+    got = triton.linear_packed(x, w, is_rounding=False, groups=3)
+    assert_close(got, want, "packed_linear")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_triton_row_is_the_same_bits_in_any_batch(kind):
+    w, _ = packed(kind, 200, 256)
+    x = activations(70, 256)
+    whole = triton.linear_packed(x, w, is_rounding=True)
+    for rows in (slice(0, 1), slice(7, 30), slice(69, 70)):
+        assert torch.equal(triton.linear_packed(x[rows], w, is_rounding=True), whole[rows])
+
+
+@pytest.mark.parametrize("kind", [MatrixKind.FP8, MatrixKind.FP4])
+def test_triton_decodes_every_code_and_scale(kind):
+    codes = torch.arange(256, dtype=torch.uint8)[:, None].repeat(1, 32 if kind == 1 else 16)
+    for scale in (0, 1, 127, 200, 255):
+        if kind is MatrixKind.FP8:
+            scales = torch.full((8, 1), scale, dtype=torch.uint8)
+            w = reference.pack_fp8(codes.view(torch.float8_e4m3fn), scales)
+        else:
+            w = reference.pack_fp4(codes, torch.full((256, 1), scale, dtype=torch.uint8))
+        x = torch.zeros(2, 32)
+        x[0, 3], x[1, 4] = 1.0, -1.0
+        want = x @ reference.unpack_matrix(w).T
+        for is_rounding in (False, True):
+            got = triton.linear_packed(x, w, is_rounding=is_rounding)
+            torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
+def test_triton_refuses_sizes_that_disagree():
+    w, _ = packed(MatrixKind.FP8, 48, 64)
+    with pytest.raises(ValueError, match="does not fit"):
+        triton.linear_packed(torch.zeros(2, 32), w, is_rounding=False)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from test.kernels.triton_ops import ops_of
 from treadle.kernels.cpu import rope_pairs as cpu
 from treadle.kernels.inputs import activations, strided
 from treadle.kernels.reference.rope_pairs import rope_pairs, yarn_frequencies
 from treadle.kernels.tolerance import assert_close
+from treadle.kernels.triton import rope_pairs as triton_module
+
+triton = ops_of(triton_module)
 
 
 def test_scaled_frequencies_are_the_published_ones():
@@ -79,3 +83,20 @@ def test_cpu_runs_the_reference_on_other_dtypes():
     x, f = torch.ones(3, 16).double(), yarn_frequencies(8, 1e4, 1.0, 32, 1, 64)
     positions = torch.arange(3)
     assert torch.equal(cpu.rope_pairs(x, positions, f), rope_pairs(x, positions, f))
+
+
+@pytest.mark.parametrize("is_inverse", [False, True])
+@pytest.mark.parametrize("shape", [(0, 16), (1, 16), (7, 3, 64), (5, 2, 8)])
+def test_triton_agrees_with_the_reference(shape, is_inverse):
+    x = activations(shape[0], torch.Size(shape[1:]).numel()).view(shape) / 20
+    f = yarn_frequencies(8, 1e4, 1.0, 32, 1, 64)
+    positions = torch.arange(shape[0]) * 977
+    want = rope_pairs(x, positions, f, inverse=is_inverse)
+    assert_close(triton.rope_pairs(x, positions, f, inverse=is_inverse), want, "rope")
+    assert_close(triton.rope_pairs(strided(x), positions, f, inverse=is_inverse), want, "rope")
+
+
+def test_triton_refuses_sizes_that_disagree():
+    f = yarn_frequencies(8, 1e4, 1.0, 32, 1, 64)
+    with pytest.raises(ValueError, match="positions"):
+        triton.rope_pairs(torch.zeros(3, 16), torch.arange(2), f)
