@@ -24,7 +24,7 @@ _round_rows = function("treadle_round_rows", (INT, ADDRESS, INT, INT, INT, ADDRE
 def encode_rows(x: Tensor, kind: RowKind) -> Tensor:
     """See `reference.block_float.encode_rows`."""
     size = x.shape[-1]
-    if x.dtype is not torch.float32 or size % GROUP:
+    if x.dtype is not torch.float32 or size % GROUP or kind > RowKind.FP8_ROW:
         return reference.encode_rows(x, kind)
     x, stride, rows = _rows(x)
     row_bytes = kind.row_bytes(size)
@@ -45,7 +45,7 @@ def encode_rows(x: Tensor, kind: RowKind) -> Tensor:
 
 def decode_rows(rows: Tensor, kind: RowKind, size: int) -> Tensor:
     """See `reference.block_float.decode_rows`."""
-    if size % GROUP or rows.shape[-1] != kind.row_bytes(size):
+    if size % GROUP or rows.shape[-1] != kind.row_bytes(size) or kind > RowKind.FP8_ROW:
         return reference.decode_rows(rows, kind, size)
     rows, stride, count = _rows(rows)
     out = torch.empty(*rows.shape[:-1], size)

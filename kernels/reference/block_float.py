@@ -6,6 +6,7 @@
     nvfp4    e2m1, two a byte     e4m3 per 16, unscaled       n/2 + n/16
 
     fp8_row  e4m3                 float32 per row: 2^k     n + 4
+    bfloat16, float32: each value as it is               2n, 4n
 
 A packed row is the codes, then the scales; of two e2m1 codes in a byte the even column is the low
 half. Rounding is to nearest, ties to the even code. A group of fp8 or mxfp4 that holds an infinity
@@ -41,19 +42,28 @@ class RowKind(IntEnum):
     MXFP4 = 1
     NVFP4 = 2
     FP8_ROW = 3
+    BFLOAT16 = 4
+    FLOAT32 = 5
 
     def code_bytes(self, size: int) -> int:
         """Bytes of the codes of `size` values."""
-        return size // 2 if self in (RowKind.MXFP4, RowKind.NVFP4) else size
+        if self in (RowKind.MXFP4, RowKind.NVFP4):
+            return size // 2
+        return size * {RowKind.BFLOAT16: 2, RowKind.FLOAT32: 4}.get(self, 1)
 
     def row_bytes(self, size: int) -> int:
         """Bytes of `size` values, codes and scales."""
-        groups = {RowKind.NVFP4: size // ENTRY_GROUP, RowKind.FP8_ROW: 4}.get(self, size // GROUP)
-        return self.code_bytes(size) + groups
+        scales = {RowKind.NVFP4: size // ENTRY_GROUP, RowKind.FP8_ROW: 4}.get(self, size // GROUP)
+        return self.code_bytes(size) + (0 if self in _PLAIN else scales)
+
+
+_PLAIN = {RowKind.BFLOAT16: torch.bfloat16, RowKind.FLOAT32: torch.float32}
 
 
 def encode_rows(x: Tensor, kind: RowKind) -> Tensor:
     """Shapes: x `[..., n]`, n a multiple of 32; returns packed rows, uint8 `[..., row_bytes]`."""
+    if kind in _PLAIN:
+        return x.to(_PLAIN[kind]).contiguous().view(torch.uint8)
     if kind is RowKind.FP8:
         codes, scales = fp8_quantize(x)
         return torch.cat((codes.view(torch.uint8), scales), -1)
@@ -69,6 +79,8 @@ def encode_rows(x: Tensor, kind: RowKind) -> Tensor:
 
 def decode_rows(rows: Tensor, kind: RowKind, size: int) -> Tensor:
     """Inverse of `encode_rows`: float32 `[..., size]`."""
+    if kind in _PLAIN:
+        return rows.contiguous().view(_PLAIN[kind]).float()
     split = kind.code_bytes(size)
     codes, scales = rows[..., :split], rows[..., split:].contiguous()
     if kind is RowKind.MXFP4:
@@ -104,7 +116,7 @@ def e2m1_encode(x: Tensor) -> Tensor:
     sign survives rounding to zero."""
     wide = x.float().abs()
     # Halfway points between neighbours; at a tie the even one of the two codes is taken.
-    code = torch.zeros(x.shape, dtype=torch.uint8)
+    code = torch.zeros(x.shape, dtype=torch.uint8, device=x.device)
     for upper, (low, high) in enumerate(zip(_E2M1, _E2M1[1:], strict=False), start=1):
         middle = (low + high) / 2
         code += ((wide >= middle) if upper % 2 == 0 else (wide > middle)).to(torch.uint8)
@@ -113,7 +125,7 @@ def e2m1_encode(x: Tensor) -> Tensor:
 
 def e2m1_decode(code: Tensor) -> Tensor:
     """Float32 values of codes 0..15."""
-    return _E2M1_TABLE[code.int()]
+    return _E2M1_TABLE.to(code.device)[code.int()]
 
 
 def pack_nibbles(code: Tensor) -> Tensor:

@@ -15,7 +15,9 @@ from torch import Tensor
 from ..reference import block_float as reference
 from ..reference.block_float import ENTRY_GROUP, GROUP, RowKind
 from .small_floats import (
-    NAN,
+    FP8,
+    MXFP4,
+    NVFP4,
     e2m1_decode,
     e2m1_encode,
     e4m3_decode,
@@ -29,14 +31,13 @@ from .small_floats import (
 )
 
 GROUPS = 32  # a program's; 1,024 values
-FP8, MXFP4, NVFP4 = (tl.constexpr(int(k)) for k in (RowKind.FP8, RowKind.MXFP4, RowKind.NVFP4))
 ENTRY = tl.constexpr(ENTRY_GROUP)
 
 
 def encode_rows(x: Tensor, kind: RowKind) -> Tensor:
     """See `reference.block_float.encode_rows`."""
     size = x.shape[-1]
-    if not _is_grouped(x):
+    if not _is_grouped(x) or kind > RowKind.FP8_ROW:
         return reference.encode_rows(x, kind)
     x, stride, rows = _rows(x)
     out = torch.empty(*x.shape[:-1], kind.row_bytes(size), dtype=torch.uint8, device=x.device)
@@ -54,7 +55,7 @@ def encode_rows(x: Tensor, kind: RowKind) -> Tensor:
 
 def decode_rows(rows: Tensor, kind: RowKind, size: int) -> Tensor:
     """See `reference.block_float.decode_rows`."""
-    if size % GROUP or rows.shape[-1] != kind.row_bytes(size):
+    if size % GROUP or rows.shape[-1] != kind.row_bytes(size) or kind > RowKind.FP8_ROW:
         return reference.decode_rows(rows, kind, size)
     rows, stride, count = _rows(rows)
     out = torch.empty(*rows.shape[:-1], size, device=rows.device)
@@ -177,7 +178,7 @@ def _encode_fp4(
     largest = tl.maximum(tl.max(magnitude(even), 1), tl.max(magnitude(odd), 1))
     if GROUP == ENTRY:
         broken = tl.max((even != even).to(tl.int32) | (odd != odd).to(tl.int32), 1) != 0
-        byte = nvfp4_scale(tl.where(broken, NAN, largest))
+        byte = nvfp4_scale(tl.where(broken, float("nan"), largest))
         scale = e4m3_decode(byte)
     else:
         power = mxfp4_power(largest)

@@ -41,8 +41,13 @@ def _pool_pairs(
     inside = place < count
     first = tl.load(even + place, inside, other=0.0)  # bound: the end of the last row
     second = tl.load(odd + place, inside, other=0.0)
-    gap = tl.load(even_gate + place, inside, other=0.0) - tl.load(
-        odd_gate + place, inside, other=0.0
-    )
-    pooled = first * tl.sigmoid(gap) + second * tl.sigmoid(-gap)
-    tl.store(out + place, pooled, inside)
+    first_gate = tl.load(even_gate + place, inside, other=0.0)
+    second_gate = tl.load(odd_gate + place, inside, other=0.0)
+    tl.store(out + place, pooled(first, first_gate, second, second_gate), inside)
+
+
+@triton.jit
+def pooled(even, even_gate, odd, odd_gate):
+    """A softmax of two gates in each channel."""
+    gap = even_gate - odd_gate
+    return even * tl.sigmoid(gap) + odd * tl.sigmoid(-gap)

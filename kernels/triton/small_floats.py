@@ -12,6 +12,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from ..reference import block_float as reference
+from ..reference.block_float import RowKind
+
+FP8, MXFP4, NVFP4, FP8_ROW, BFLOAT16, FLOAT32 = (tl.constexpr(int(kind)) for kind in RowKind)
+GROUP, ENTRY_GROUP = tl.constexpr(reference.GROUP), tl.constexpr(reference.ENTRY_GROUP)
 FP8_MAX = tl.constexpr(448.0)
 FP8_INVERSE = tl.constexpr(1 / 448.0)
 FP8_FLOOR = tl.constexpr(1e-4)
@@ -19,7 +24,6 @@ FP4_MAX = tl.constexpr(6.0)
 FP4_FLOOR = tl.constexpr(6.0 * 2.0**-126)
 ENTRY_FLOOR = tl.constexpr(2.0**-9)
 INFINITY = tl.constexpr(float("inf"))
-NAN = tl.constexpr(float("nan"))
 
 
 @triton.jit
@@ -67,7 +71,7 @@ def e4m3_decode(code):
     exponent, fraction = (wide >> 3) & 15, wide & 7
     normal = (((exponent + 120) << 23) | (fraction << 20)).to(tl.float32, bitcast=True)
     value = tl.where(exponent == 0, fraction.to(tl.float32) * 0.001953125, normal)
-    value = tl.where((wide & 0x7F) == 0x7F, NAN, value)
+    value = tl.where((wide & 0x7F) == 0x7F, float("nan"), value)
     signed = value.to(tl.int32, bitcast=True) | ((wide & 0x80) << 24)
     return signed.to(tl.float32, bitcast=True)
 
@@ -112,7 +116,7 @@ def fp8_code(x, scale):
     """e4m3 codes (int32) of x over its group's scale."""
     ratio = tl.div_rn(x, scale)
     inside = tl.minimum(tl.maximum(ratio, -FP8_MAX), FP8_MAX)
-    return e4m3_encode(tl.where(ratio != ratio, NAN, inside))
+    return e4m3_encode(tl.where(ratio != ratio, float("nan"), inside))
 
 
 @triton.jit
@@ -126,7 +130,7 @@ def nvfp4_scale(largest):
     """Code (int32) of the e4m3 scale of a group of 16; `largest` may be not a number."""
     scale = tl.div_rn(largest, FP4_MAX)
     inside = tl.minimum(tl.maximum(scale, ENTRY_FLOOR), FP8_MAX)
-    return e4m3_encode(tl.where(scale != scale, NAN, inside))
+    return e4m3_encode(tl.where(scale != scale, float("nan"), inside))
 
 
 @triton.jit
@@ -229,10 +233,8 @@ def product(a, b, PARTS: tl.constexpr):
     if PARTS == 1:
         return tl.dot(a, b)
     else:  # noqa: RET505
-        high = upper_half(a)
-        rest = a - high
-        middle = upper_half(rest)
-        total = tl.dot((rest - middle).to(b.dtype), b)
+        high, middle, low = split(a)
+        total = tl.dot(low.to(b.dtype), b)
         total = tl.dot(middle.to(b.dtype), b, total)
         return tl.dot(high.to(b.dtype), b, total)
 
@@ -243,3 +245,53 @@ def sortable(x):
     bits = tl.where(x == 0.0, 0.0, x).to(tl.int32, bitcast=True)
     keys = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
     return tl.where(x != x, 0x7FFFFFFF, keys)
+
+
+@triton.jit
+def split(x):
+    """Three float32 that bfloat16 holds, largest first, of which x is the sum."""
+    high = upper_half(x)
+    rest = x - high
+    middle = upper_half(rest)
+    return high, middle, rest - middle
+
+
+@triton.jit
+def split_dot(high, middle, low, b, KIND: tl.constexpr, IS_FAST: tl.constexpr):
+    """(high + middle + low) @ b, of parts as `split` gives them and unpacked values b."""
+    if IS_FAST and KIND != FLOAT32:
+        narrow = b.to(tl.bfloat16)
+        total = tl.dot(low.to(tl.bfloat16), narrow)
+        total = tl.dot(middle.to(tl.bfloat16), narrow, total)
+        return tl.dot(high.to(tl.bfloat16), narrow, total)
+    else:  # noqa: RET505
+        return tl.dot(low + middle + high, b, input_precision="ieee")
+
+
+@triton.jit
+def load_values(row, channel, inside, size, KIND: tl.constexpr):
+    """Values of packed rows. Shapes: row `[K, 1]` pointers to bytes, channel `[1, D]`, inside `[K,
+    D]`; `size` is the number of values of a row."""
+    if KIND == FP8:
+        code = tl.load(row + channel, inside, other=0)
+        return e4m3_decode(code) * e8m0_decode(
+            tl.load(row + size + channel // GROUP, inside, other=127)
+        )
+    elif (KIND == MXFP4) or (KIND == NVFP4):  # noqa: RET505, SIM109 (Triton has no `in`)
+        byte = tl.load(row + channel // 2, inside, other=0).to(tl.int32)
+        values = e2m1_decode((byte >> ((channel % 2) * 4)) & 15)
+        if KIND == MXFP4:
+            at = row + size // 2 + channel // GROUP
+            return values * e8m0_decode(tl.load(at, inside, other=127))
+        else:  # noqa: RET505
+            at = row + size // 2 + channel // ENTRY_GROUP
+            return values * e4m3_decode(tl.load(at, inside, other=0))
+    elif KIND == FP8_ROW:
+        code = tl.load(row + channel, inside, other=0)
+        at = (row + size + channel * 0).to(tl.pointer_type(tl.float32))
+        return e4m3_decode(code) * tl.load(at, inside, other=0.0)
+    elif KIND == BFLOAT16:
+        at = row.to(tl.pointer_type(tl.bfloat16)) + channel
+        return tl.load(at, inside, other=0.0).to(tl.float32)
+    else:
+        return tl.load(row.to(tl.pointer_type(tl.float32)) + channel, inside, other=0.0)
