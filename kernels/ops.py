@@ -15,6 +15,7 @@ from .reference import (
     gguf_quant,
     hyper,
     indexer,
+    latent_pages,
     moe,
     norm,
     packed_linear,
@@ -31,6 +32,7 @@ from .reference import (
 from .reference import window_attention as window_reference
 from .reference.block_float import RowKind
 from .reference.hyper import HyperMatrix
+from .reference.latent_pages import Choice, Pages, Rings
 from .reference.moe import Experts
 from .reference.packed_linear import MatrixKind, PackedMatrix
 from .reference.quant import Q8Weight
@@ -38,15 +40,20 @@ from .reference.rope import QkNorm, rope_inv_freq, rope_table
 from .reference.rope_pairs import yarn_frequencies
 
 __all__ = [
+    "Choice",
     "Experts",
     "HyperMatrix",
     "MatrixKind",
     "PackedMatrix",
+    "Pages",
     "Q8Weight",
     "QkNorm",
+    "Rings",
     "RowKind",
     "add_rms_norm",
+    "attend_pages",
     "candidate_blocks",
+    "choose_entries",
     "clamped_swiglu",
     "concat_q8",
     "decode_rows",
@@ -66,6 +73,7 @@ __all__ = [
     "hyper_weights",
     "index_scores",
     "join_packed",
+    "keep_rows",
     "kv_write",
     "latent_attention",
     "linear",
@@ -86,6 +94,7 @@ __all__ = [
     "pack_q8",
     "paged_attention",
     "pool_pairs",
+    "pool_rows",
     "q8_rows",
     "qk_norm_rope",
     "rms_norm",
@@ -96,6 +105,7 @@ __all__ = [
     "route",
     "select_entries",
     "silu_mul",
+    "store_rows",
     "unpack_matrix",
     "unpack_nibbles",
     "unpack_q8",
@@ -119,7 +129,11 @@ pack_fp8 = op(packed_linear.pack_fp8)
 pack_fp4 = op(packed_linear.pack_fp4)
 join_packed = op(packed_linear.join_packed)
 unpack_matrix = op(packed_linear.unpack_matrix)
-linear_packed = op(packed_linear.linear_packed, cpu="packed_linear.linear_packed")
+linear_packed = op(
+    packed_linear.linear_packed,
+    cpu="packed_linear.linear_packed",
+    triton="packed_linear.linear_packed",
+)
 
 # norm, rope, activation
 rms_norm = op(norm.rms_norm, cpu="norm.rms_norm", triton="norm.rms_norm")
@@ -149,38 +163,73 @@ window_attention = op(
 )
 
 # block-scaled small floats
-encode_rows = op(block_float.encode_rows, cpu="block_float.encode_rows")
-decode_rows = op(block_float.decode_rows, cpu="block_float.decode_rows")
+encode_rows = op(
+    block_float.encode_rows, cpu="block_float.encode_rows", triton="block_float.encode_rows"
+)
+decode_rows = op(
+    block_float.decode_rows, cpu="block_float.decode_rows", triton="block_float.decode_rows"
+)
 fp8_quantize = op(block_float.fp8_quantize)
-fp8_dequantize = op(block_float.fp8_dequantize, cpu="block_float.fp8_dequantize")
-fp8_round = op(block_float.fp8_round, cpu="block_float.fp8_round")
+fp8_dequantize = op(
+    block_float.fp8_dequantize,
+    cpu="block_float.fp8_dequantize",
+    triton="block_float.fp8_dequantize",
+)
+fp8_round = op(block_float.fp8_round, cpu="block_float.fp8_round", triton="block_float.fp8_round")
 fp8_row_quantize = op(block_float.fp8_row_quantize)
 fp8_tiles = op(block_float.fp8_tiles)
 fp4_matrix = op(block_float.fp4_matrix)
 mxfp4_quantize = op(block_float.mxfp4_quantize)
 mxfp4_dequantize = op(block_float.mxfp4_dequantize)
-mxfp4_round = op(block_float.mxfp4_round, cpu="block_float.mxfp4_round")
+mxfp4_round = op(
+    block_float.mxfp4_round, cpu="block_float.mxfp4_round", triton="block_float.mxfp4_round"
+)
 nvfp4_quantize = op(block_float.nvfp4_quantize)
 nvfp4_dequantize = op(block_float.nvfp4_dequantize)
 pack_nibbles = op(block_float.pack_nibbles)
 unpack_nibbles = op(block_float.unpack_nibbles)
 
 # hyper-connections, experts, n-gram memory
-hyper_weights = op(hyper.hyper_weights, cpu="hyper.hyper_weights")
-hyper_collapse = op(hyper.hyper_collapse, cpu="hyper.hyper_collapse")
-hyper_expand = op(hyper.hyper_expand, cpu="hyper.hyper_expand")
-route = op(moe.route, cpu="moe.route")
-clamped_swiglu = op(moe.clamped_swiglu, cpu="moe.clamped_swiglu")
-moe_experts = op(moe.moe_experts, cpu="moe.moe_experts")
-engram_rows = op(engram.engram_rows)
-engram_gate = op(engram.engram_gate, cpu="engram.engram_gate")
+hyper_weights = op(hyper.hyper_weights, cpu="hyper.hyper_weights", triton="hyper.hyper_weights")
+hyper_collapse = op(hyper.hyper_collapse, cpu="hyper.hyper_collapse", triton="hyper.hyper_collapse")
+hyper_expand = op(hyper.hyper_expand, cpu="hyper.hyper_expand", triton="hyper.hyper_expand")
+route = op(moe.route, cpu="moe.route", triton="moe.route")
+clamped_swiglu = op(moe.clamped_swiglu, cpu="moe.clamped_swiglu", triton="moe.clamped_swiglu")
+moe_experts = op(moe.moe_experts, cpu="moe.moe_experts", triton="moe.moe_experts")
+engram_rows = op(engram.engram_rows, triton="engram.engram_rows")
+engram_gate = op(engram.engram_gate, cpu="engram.engram_gate", triton="engram.engram_gate")
 
 # latent attention
-rope_pairs = op(rope_pairs_reference.rope_pairs, cpu="rope_pairs.rope_pairs")
-pool_pairs = op(compressor.pool_pairs, cpu="compressor.pool_pairs")
-index_scores = op(indexer.index_scores, cpu="indexer.index_scores")
-select_entries = op(indexer.select_entries, cpu="indexer.select_entries")
-candidate_blocks = op(indexer.candidate_blocks, cpu="indexer.candidate_blocks")
-latent_attention = op(latent_reference.latent_attention, cpu="latent_attention.latent_attention")
+rope_pairs = op(
+    rope_pairs_reference.rope_pairs, cpu="rope_pairs.rope_pairs", triton="rope_pairs.rope_pairs"
+)
+pool_pairs = op(compressor.pool_pairs, cpu="compressor.pool_pairs", triton="compressor.pool_pairs")
+index_scores = op(indexer.index_scores, cpu="indexer.index_scores", triton="indexer.index_scores")
+select_entries = op(
+    indexer.select_entries, cpu="indexer.select_entries", triton="indexer.select_entries"
+)
+candidate_blocks = op(
+    indexer.candidate_blocks, cpu="indexer.candidate_blocks", triton="indexer.candidate_blocks"
+)
+latent_attention = op(
+    latent_reference.latent_attention,
+    cpu="latent_attention.latent_attention",
+    triton="latent_attention.latent_attention",
+)
+
+# the same of several requests, in packed pages and rings
+attend_pages = op(
+    latent_pages.attend_pages, cpu="latent_pages.attend_pages", triton="latent_pages.attend_pages"
+)
+choose_entries = op(
+    latent_pages.choose_entries,
+    cpu="latent_pages.choose_entries",
+    triton="latent_pages.choose_entries",
+)
+keep_rows = op(latent_pages.keep_rows, triton="latent_pages.keep_rows")
+pool_rows = op(
+    latent_pages.pool_rows, cpu="latent_pages.pool_rows", triton="latent_pages.pool_rows"
+)
+store_rows = op(latent_pages.store_rows, triton="latent_pages.store_rows")
 
 check_names(__all__)

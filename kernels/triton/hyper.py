@@ -131,7 +131,7 @@ def _mix(
     vector, square = tl.arange(0, N), tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
     pre, post = tl.zeros([N], tl.float32), tl.zeros([N], tl.float32)
     comb, squares = tl.zeros([N, N], tl.float32), 0.0
-    for share in range(0, shares):
+    for share in range(shares):
         at = sums + (share * rows + row) * PADDED
         pre += tl.load(at + vector)
         post += tl.load(at + N + vector)

@@ -73,7 +73,7 @@ def candidate_blocks(scores: Tensor, visible: Tensor, block: int, count: int) ->
 
 
 def _block(entries: int) -> int:
-    return min(BLOCK, max(16, triton.next_power_of_2(entries)))
+    return min(BLOCK, max(16, int(triton.next_power_of_2(entries))))
 
 
 @triton.jit
@@ -89,7 +89,7 @@ def _index_scores(
         is_entry[:, None] & is_channel[None, :],
         other=0.0,
     )
-    for place in range(0, ROWS):
+    for place in range(ROWS):
         row = tl.program_id(1).to(tl.int64) * ROWS + place
         if row < rows:
             at = q + row * heads * size + head[None, :] * size + channel[:, None]

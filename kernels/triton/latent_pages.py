@@ -13,7 +13,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from ..reference.block_float import RowKind
 from ..reference.latent_pages import Choice, Pages, Rings
 from .compressor import pooled
 from .indexer import candidate_blocks, select_entries
@@ -245,7 +244,7 @@ def _score(
     entry = tl.program_id(0).to(tl.int64) * ENTRIES + tl.arange(0, ENTRIES)
     channel, head = tl.arange(0, SIZE)[None, :], tl.arange(0, HEADS)
     is_entry, is_head = entry < entries, head < heads
-    for step in range(0, ROWS):
+    for step in range(ROWS):
         row = tl.program_id(1).to(tl.int64) * ROWS + step
         if row < rows:
             run = _run_of(runs, num_runs, first + row, PAGE_FIELDS, FIRST, RUNS)

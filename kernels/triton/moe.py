@@ -182,7 +182,7 @@ def _route(
     keys = tl.where(inside, keys, -2147483648)
     place = tl.arange(0, COUNT)
     found, kept = tl.zeros([COUNT], tl.int32), tl.zeros([COUNT], tl.float32)
-    for n in range(0, count):
+    for n in range(count):
         best = tl.max(keys, 0)
         first = tl.min(tl.where(keys == best, expert, BLOCK), 0)
         score = tl.sum(tl.where(expert == first, scores, 0.0), 0)
@@ -294,7 +294,7 @@ def _combine(
     expert = tl.load(chosen + row * count + place, place < count, other=-1) - first
     left = (expert >= 0) & (expert < experts) & (place < count)
     total = tl.zeros([BLOCK], tl.float32)
-    for _ in range(0, count):
+    for _ in range(count):
         lowest = tl.min(tl.where(left, expert, experts), 0)
         taken = tl.min(tl.where(left & (expert == lowest), place, COUNT), 0)
         is_owned = taken < COUNT

@@ -191,11 +191,11 @@ def test_other_rows_run_the_reference():
     assert torch.equal(cpu.encode_rows(x, RowKind.NVFP4), bf.encode_rows(x.float(), RowKind.NVFP4))
 
 
-@pytest.mark.parametrize("scale", [1e-40, 1e-6, 1.0, 300.0, 1e30])
+@pytest.mark.parametrize("scale", [1e-40, 1.0, 1e30])
 @pytest.mark.parametrize("kind", list(RowKind))
 def test_triton_rows_are_the_bytes_of_the_reference(kind, scale):
     """But for rows that are broken: which not-a-number a value is differs."""
-    for rows in (0, 1, 67):
+    for rows in (0, 11):
         x = awkward(rows, scale)
         want = bf.encode_rows(x, kind)
         whole = x.isfinite().all(1)
@@ -211,8 +211,10 @@ def test_triton_rows_are_the_bytes_of_the_reference(kind, scale):
 
 @pytest.mark.parametrize("kind", list(RowKind))
 def test_triton_decodes_every_byte_as_the_reference(kind):
-    rows = torch.arange(256, dtype=torch.uint8)[:, None].repeat(1, kind.row_bytes(32))
-    assert same_bits(triton.decode_rows(rows, kind, 32), bf.decode_rows(rows, kind, 32))
+    """Each of eight columns takes every value, codes and scales alike."""
+    rows = torch.arange(kind.row_bytes(256)) + 8 * torch.arange(32)[:, None]
+    rows = (rows % 256).to(torch.uint8)
+    assert same_bits(triton.decode_rows(rows, kind, 256), bf.decode_rows(rows, kind, 256))
 
 
 def test_triton_rounds_at_ties_as_the_reference():
@@ -222,18 +224,18 @@ def test_triton_rounds_at_ties_as_the_reference():
     near = [torch.nextafter(middles, torch.tensor(v)) for v in (0.0, 1e9)]
     values = torch.cat((middles, *near))
     values = torch.cat((values, -values))
-    x = torch.zeros(len(values), 32)
-    x[:, 0], x[:, 1] = 448.0, values  # a scale of one
-    assert torch.equal(triton.encode_rows(x, RowKind.FP8), bf.encode_rows(x, RowKind.FP8))
-    x[:, 0], x[:, 16] = 6.0, 6.0
-    for kind in (RowKind.MXFP4, RowKind.NVFP4):
-        assert torch.equal(triton.encode_rows(x, kind), bf.encode_rows(x, kind))
+    values = torch.cat((values, torch.zeros(-len(values) % 30))).view(-1, 2, 15)
+    x = torch.cat((values[..., :1], values), 2)
+    for kind, largest in ((RowKind.FP8, 448.0), (RowKind.MXFP4, 6.0), (RowKind.NVFP4, 6.0)):
+        x[..., 0] = largest  # a scale of one
+        rows = x.clamp(-largest, largest).flatten(1)
+        assert torch.equal(triton.encode_rows(rows, kind), bf.encode_rows(rows, kind))
 
 
 @pytest.mark.parametrize("name", ["fp8_round", "mxfp4_round"])
 def test_triton_rounds_as_the_reference(name):
-    for scale in (1e-40, 1e-6, 1.0, 1e30):
-        x = awkward(100, scale).view(25, 4, 64)
+    for scale in (1e-40, 1.0, 1e30):
+        x = awkward(20, scale).view(5, 4, 64)
         assert same_bits(vars(triton)[name](x), vars(bf)[name](x))
         assert same_bits(vars(triton)[name](strided(x)), vars(bf)[name](x))
 

@@ -11,9 +11,9 @@ from treadle.kernels.cpu import engram as cpu
 from treadle.kernels.inputs import activations
 from treadle.kernels.reference import engram
 from treadle.kernels.tolerance import assert_close
+from treadle.kernels.triton import engram as triton_module
 from treadle.srt.latent_config import EngramConfig
 from treadle.srt.loader.engram_map import multipliers, primes
-from treadle.kernels.triton import engram as triton_module
 
 triton = ops_of(triton_module)
 

@@ -143,9 +143,9 @@ def test_other_streams_run_the_reference():
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e6])
-@pytest.mark.parametrize("rows", [0, 1, 19])
+@pytest.mark.parametrize("rows", [0, 5])
 def test_triton_weights_agree_with_the_reference(rows, scale):
-    for width, iterations in ((64, 20), (240, 1)):
+    for width, iterations in ((32, 20), (80, 1)):
         x, m = streams(rows, width, scale), matrix(width, iterations)
         for got, want in zip(triton.hyper_weights(x, m), hyper.hyper_weights(x, m), strict=True):
             assert_close(got, want, "hyper")
@@ -165,9 +165,9 @@ def test_triton_collapses_and_expands_as_the_reference(rows):
 
 
 def test_triton_row_is_the_same_bits_in_any_batch():
-    x, m = streams(40, 64), matrix(64)
+    x, m = streams(20, 32), matrix(32)
     whole = triton.hyper_weights(x, m)
-    for rows in (slice(0, 1), slice(7, 30), slice(39, 40)):
+    for rows in (slice(0, 1), slice(7, 12), slice(19, 20)):
         for got, want in zip(triton.hyper_weights(x[rows], m), whole, strict=True):
             assert torch.equal(got, want[rows])
     with pytest.raises(ValueError, match="hyper_weights"):

@@ -100,7 +100,7 @@ def test_cpu_runs_the_reference_on_other_dtypes():
 
 
 @pytest.mark.parametrize("entries", [0, 1, 16, 75])
-@pytest.mark.parametrize("rows", [0, 1, 13])
+@pytest.mark.parametrize("rows", [0, 1, 3])
 def test_triton_scores_and_chooses_as_the_reference(rows, entries):
     args = inputs(rows, entries)
     want = indexer.index_scores(*args)

@@ -12,6 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,7 +26,8 @@ HAS_DEVICE = device_name() != "interpreter"
 def on_device(operator: F) -> F:
     """`operator` of the Triton backend, for tensors of the CPU."""
     if not HAS_DEVICE:
-        return operator
+        # numpy warns of infinities and of what is no number, which are results like others
+        return np.errstate(all="ignore")(operator)
 
     @functools.wraps(operator)
     def call(*args: Any, **options: Any) -> Any:
