@@ -168,6 +168,22 @@ def _window_rows(
 
 
 @triton.jit
+def _page_rows(pages, table, entry, seen, per_page, row_bytes):
+    """Pointers to the packed rows of entries of a request whose page ids `table` points to."""
+    page = tl.load(table + entry // per_page, seen, other=0)  # bound: entries seen
+    return pages + (page.to(tl.int64) * per_page + entry % per_page) * row_bytes
+
+
+@triton.jit
+def _span(run, row):
+    """Of a window run and one of its q rows: slot, first k row, its position, floor, own position
+    of the row."""
+    position = tl.load(run + 5)
+    own = position + tl.load(run + 2) - tl.load(run + 4) + row - tl.load(run + 3)
+    return tl.load(run), tl.load(run + 1), position, tl.load(run + 6), own
+
+
+@triton.jit
 def _attend(
     q, new, rings, tags, runs, pages, table, chosen, sink, out,
     num_runs, heads, size, row_bytes, capacity, window,
@@ -182,14 +198,9 @@ def _attend(
     inside = is_head[:, None] & is_channel  # bounds: heads, channels
     high, middle, low = split(tl.load(q + offset, inside, other=0.0))
     run = _run_of(runs, num_runs, row, WINDOW_FIELDS, FIRST_Q, RUNS)
-    slot, k_first, k_rows = tl.load(run), tl.load(run + 1), tl.load(run + 2)
-    q_first, q_rows = tl.load(run + 3), tl.load(run + 4)
-    position, floor = tl.load(run + 5), tl.load(run + 6)
-    own = position + k_rows - q_rows + row - q_first
-    largest = tl.full([HEADS], LOWEST, tl.float32)
-    total = tl.zeros([HEADS], tl.float32)
-    found = tl.zeros([HEADS, SIZE], tl.float32)
-    is_broken = 0
+    slot, k_first, position, floor, own = _span(run, row)
+    largest, total = tl.full([HEADS], LOWEST, tl.float32), tl.zeros([HEADS], tl.float32)
+    found, is_broken = tl.zeros([HEADS, SIZE], tl.float32), 0
     for start in range(tl.maximum(floor, own - window + 1), own + 1, KEYS):
         at = start + tl.arange(0, KEYS)
         seen = at <= own
@@ -206,8 +217,7 @@ def _attend(
         place = start + tl.arange(0, KEYS)
         entry = tl.load(chosen + row * num_chosen + place, place < visible, other=-1)
         seen = entry >= 0
-        page = tl.load(table + slot * table_stride + entry // per_page, seen, other=0)
-        rows = pages + (page.to(tl.int64) * per_page + entry % per_page) * page_row_bytes
+        rows = _page_rows(pages, table + slot * table_stride, entry, seen, per_page, page_row_bytes)
         values = load_values(rows[:, None], channel, seen[:, None] & is_channel, size, PAGE_KIND)
         largest, total, found = _absorb(
             high, middle, low, values, seen, largest, total, found, scale, PAGE_KIND, IS_FAST
@@ -254,8 +264,9 @@ def _score(
             score = tl.full([ENTRIES], -INFINITY, tl.float32)
             if tl.program_id(0) * ENTRIES < limit:
                 seen = is_entry & (entry < limit)
-                page = tl.load(table + slot * table_stride + entry // per_page, seen, other=0)
-                at = pages + (page.to(tl.int64) * per_page + entry % per_page) * row_bytes
+                at = _page_rows(
+                    pages, table + slot * table_stride, entry, seen, per_page, row_bytes
+                )
                 inside = seen[:, None] & (channel < size)
                 keys = load_values(at[:, None], channel, inside, size, KIND)
                 at_q = q + (row * heads + head[:, None]) * size + channel

@@ -25,6 +25,63 @@ FP4_FLOOR = tl.constexpr(6.0 * 2.0**-126)
 ENTRY_FLOOR = tl.constexpr(2.0**-9)
 INFINITY = tl.constexpr(float("inf"))
 
+# Of four bytes: sign and the rest at their places in bfloat16, whose exponent's bias is higher by
+# 120 and 126, then times that power of two.
+E4M3_ASM = tl.constexpr("""
+{
+.reg .b32 t, u, s, c, z;
+mov.b32 c, 0x7B807B80;
+mov.b32 z, 0x80008000;
+prmt.b32 t, $2, 0, 0x4140;
+prmt.b32 u, $2, 0, 0x4342;
+and.b32 s, t, 0x00800080;
+shl.b32 s, s, 8;
+and.b32 t, t, 0x007F007F;
+shl.b32 t, t, 4;
+or.b32 t, t, s;
+fma.rn.bf16x2 $0, t, c, z;
+and.b32 s, u, 0x00800080;
+shl.b32 s, s, 8;
+and.b32 u, u, 0x007F007F;
+shl.b32 u, u, 4;
+or.b32 u, u, s;
+fma.rn.bf16x2 $1, u, c, z;
+}
+""")
+E2M1_ASM = tl.constexpr("""
+{
+.reg .b32 t, u, s, m, c, z;
+mov.b32 c, 0x7E807E80;
+mov.b32 z, 0x80008000;
+prmt.b32 t, $4, 0, 0x4140;
+prmt.b32 u, $4, 0, 0x4342;
+and.b32 s, t, 0x00080008;
+shl.b32 s, s, 12;
+and.b32 m, t, 0x00070007;
+shl.b32 m, m, 6;
+or.b32 m, m, s;
+fma.rn.bf16x2 $0, m, c, z;
+and.b32 s, u, 0x00080008;
+shl.b32 s, s, 12;
+and.b32 m, u, 0x00070007;
+shl.b32 m, m, 6;
+or.b32 m, m, s;
+fma.rn.bf16x2 $1, m, c, z;
+and.b32 s, t, 0x00800080;
+shl.b32 s, s, 8;
+and.b32 m, t, 0x00700070;
+shl.b32 m, m, 2;
+or.b32 m, m, s;
+fma.rn.bf16x2 $2, m, c, z;
+and.b32 s, u, 0x00800080;
+shl.b32 s, s, 8;
+and.b32 m, u, 0x00700070;
+shl.b32 m, m, 2;
+or.b32 m, m, s;
+fma.rn.bf16x2 $3, m, c, z;
+}
+""")
+
 
 @triton.jit
 def ceil_log2(x):
@@ -144,29 +201,8 @@ def e4m3_operand(code, IS_FAST: tl.constexpr):
     """Values of bytes as operands of a product: bfloat16 on a device, else float32. A byte that is
     not a number is read as 480 there: a packed matrix has such a weight's scale not a number."""
     if IS_FAST:
-        # Sign and seven bits at their places in bfloat16, whose exponent's bias is 120 higher.
         return tl.inline_asm_elementwise(
-            """
-            {
-            .reg .b32 t, u, s, c, z;
-            mov.b32 c, 0x7B807B80;
-            mov.b32 z, 0x80008000;
-            prmt.b32 t, $2, 0, 0x4140;
-            prmt.b32 u, $2, 0, 0x4342;
-            and.b32 s, t, 0x00800080;
-            shl.b32 s, s, 8;
-            and.b32 t, t, 0x007F007F;
-            shl.b32 t, t, 4;
-            or.b32 t, t, s;
-            fma.rn.bf16x2 $0, t, c, z;
-            and.b32 s, u, 0x00800080;
-            shl.b32 s, s, 8;
-            and.b32 u, u, 0x007F007F;
-            shl.b32 u, u, 4;
-            or.b32 u, u, s;
-            fma.rn.bf16x2 $1, u, c, z;
-            }
-            """,
+            E4M3_ASM,
             "=r,=r,r",
             [code],
             dtype=tl.bfloat16,
@@ -182,39 +218,7 @@ def e2m1_operands(byte, IS_FAST: tl.constexpr):
     """Values of the low and of the high halves of bytes, as `e4m3_operand`."""
     if IS_FAST:
         return tl.inline_asm_elementwise(
-            """
-            {
-            .reg .b32 t, u, s, m, c, z;
-            mov.b32 c, 0x7E807E80;
-            mov.b32 z, 0x80008000;
-            prmt.b32 t, $4, 0, 0x4140;
-            prmt.b32 u, $4, 0, 0x4342;
-            and.b32 s, t, 0x00080008;
-            shl.b32 s, s, 12;
-            and.b32 m, t, 0x00070007;
-            shl.b32 m, m, 6;
-            or.b32 m, m, s;
-            fma.rn.bf16x2 $0, m, c, z;
-            and.b32 s, u, 0x00080008;
-            shl.b32 s, s, 12;
-            and.b32 m, u, 0x00070007;
-            shl.b32 m, m, 6;
-            or.b32 m, m, s;
-            fma.rn.bf16x2 $1, m, c, z;
-            and.b32 s, t, 0x00800080;
-            shl.b32 s, s, 8;
-            and.b32 m, t, 0x00700070;
-            shl.b32 m, m, 2;
-            or.b32 m, m, s;
-            fma.rn.bf16x2 $2, m, c, z;
-            and.b32 s, u, 0x00800080;
-            shl.b32 s, s, 8;
-            and.b32 m, u, 0x00700070;
-            shl.b32 m, m, 2;
-            or.b32 m, m, s;
-            fma.rn.bf16x2 $3, m, c, z;
-            }
-            """,
+            E2M1_ASM,
             "=r,=r,=r,=r,r",
             [byte],
             dtype=(tl.bfloat16, tl.bfloat16),
