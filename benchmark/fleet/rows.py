@@ -18,7 +18,7 @@ HEADS = (
     "TTFT p50 / p90 / p99, s",
     "busiest / mean: requests, rows",
     "went elsewhere after the kill: of killed, of others",
-    "simulated in, s",
+    "simulated in, s (of CPU)",
 )
 
 
@@ -27,6 +27,7 @@ class Row:
     setting: Setting
     figures: Figures
     wall_s: float
+    cpu_s: float
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -48,7 +49,7 @@ def _line(row: Row) -> str:
         " / ".join(f"{seconds:.3g}" for seconds in found.ttft_s.values()),
         f"{found.imbalance_requests:.2f}, {found.imbalance_rows:.2f}",
         f"{_moved(found, 'killed')}, {_moved(found, 'alive')}",
-        f"{row.wall_s:.0f}",
+        f"{row.wall_s:.0f} ({row.cpu_s:.0f})",
     )
     return " | ".join(cells)
 

@@ -50,9 +50,10 @@ def main() -> None:
     gc.disable()  # it would look at millions of nodes again and again, and none is garbage
     rows: list[Row] = []
     for setting in settings(args):
-        began = time.perf_counter()
+        wall, cpu = time.perf_counter(), time.process_time()
         figures = simulate(sessions, setting, args)
-        rows.append(Row(setting, figures, round(time.perf_counter() - began, 1)))
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        rows.append(Row(setting, figures, round(wall, 1), round(cpu, 1)))
         print(table(rows[-1:]), flush=True)
     print(table(rows))
     if args.out:

@@ -76,7 +76,7 @@ def test_time_may_be_over_before_the_turns(sessions: list[Session]):
 
 def test_a_table_names_what_was_simulated(sessions: list[Session]):
     figures = run(sessions, 20, 10, kill_share=0.1, kill_at_s=45.0)
-    text = table([Row(Setting(10, 20, "session", 16_000), figures, 1.0)])
+    text = table([Row(Setting(10, 20, "session", 16_000), figures, 1.0, 1.0)])
     head, rule, line = text.splitlines()
     assert head.count("|") == rule.count("|") == line.count("|")
     assert "`session`" in line and f"{100 * figures.hit_rate:.2f}" in line
@@ -86,6 +86,6 @@ def test_plots_are_drawn(sessions: list[Session], tmp_path: Path):
     pytest.importorskip("matplotlib")
     from benchmark.fleet.plots import draw
 
-    rows = [Row(Setting(n, 20, "session", 16_000), run(sessions, 20, n), 1.0) for n in (1, 2)]
+    rows = [Row(Setting(n, 20, "session", 16_000), run(sessions, 20, n), 1.0, 1.0) for n in (1, 2)]
     draw(rows, "replicas", tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
