@@ -23,7 +23,7 @@ _NAMES = (
     "Session", "State", "TextEvent", "TextPrompt", "Tool", "ToolCall", "ToolResult", "Tools",
     "Trace", "TurnEvent", "Unreachable", "Unsupported", "agent", "assistant", "assistant_begin",
     "assistant_end", "flush_cache", "function", "gen", "gen_int", "gen_string",
-    "get_server_info", "greedy_token_selection", "image", "select", "separate_reasoning",
+    "get_server_info", "greedy_token_selection", "history", "image", "select", "separate_reasoning",
     "set_default_backend", "system", "system_begin", "system_end", "token_length_normalized",
     "tool", "tool_result", "unconditional_likelihood_normalized", "user", "user_begin",
     "user_end", "video",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import functools
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
@@ -84,9 +83,25 @@ class LoopThread:
         await asyncio.gather(*(closer() for closer in self._closers), return_exceptions=True)
 
 
-@functools.cache
+class Once:
+    """Makes a thread on first use, one however many threads come first."""
+
+    def __init__(self, make: Callable[[], LoopThread]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._made: LoopThread | None = None
+
+    def get(self) -> LoopThread:
+        with self._lock:
+            if self._made is None:
+                self._made = self._make()
+                atexit.register(self._made.stop)
+            return self._made
+
+
+_ONCE = Once(LoopThread)
+
+
 def background() -> LoopThread:
-    """Started on first use, one per process."""
-    thread = LoopThread()
-    atexit.register(thread.stop)
-    return thread
+    """The one of the process."""
+    return _ONCE.get()

@@ -51,14 +51,17 @@ class Client:
         verify: bool | str = True,
         timeout_s: float = 600.0,
         retry: Retry | None = None,
+        uses_proxies: bool = False,
     ) -> None:
         """`verify`: False for any certificate, a path for one of your own. `timeout_s` bounds the
-        silence of a server that has taken a request."""
+        silence of a server that has taken a request. `uses_proxies`: those of the environment, for
+        which two threads are asked before each request."""
         self.base_url = base_url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._verify = verify
         self._timeout_s = timeout_s
         self._retry = retry or Retry()
+        self._uses_proxies = uses_proxies
         self._session: aiohttp.ClientSession | None = None
 
     async def get(self, path: str) -> Any:
@@ -147,7 +150,10 @@ class Client:
                 total=None, sock_connect=CONNECT_S, sock_read=self._timeout_s
             )
             self._session = aiohttp.ClientSession(
-                connector=connector, timeout=timeout, headers=self._headers, trust_env=True
+                connector=connector,
+                timeout=timeout,
+                headers=self._headers,
+                trust_env=self._uses_proxies,
             )
             background().at_exit(self.aclose)
         return self._session

@@ -21,6 +21,7 @@ from .ir import (
     Chain,
     Expr,
     Gen,
+    History,
     RoleBegin,
     RoleEnd,
     ScopeBegin,
@@ -79,6 +80,10 @@ class Interpreter:
     async def tool_message(self, node: ToolMessage) -> None:
         message = {"role": "tool", "tool_call_id": node.call_id, "content": node.content}
         self.show(self.transcript.show_message(message))
+
+    async def history(self, node: History) -> None:
+        for message in node.messages:
+            self.show(self.transcript.show_message(message))
 
     async def separate(self, node: Separate) -> None:
         splits, parser = self._splits, self._parser
@@ -192,5 +197,6 @@ _HANDLERS: dict[type[Expr], Handler] = {
     ScopeEnd: Interpreter.scope_end,
     Separate: Interpreter.separate,
     ToolMessage: Interpreter.tool_message,
+    History: Interpreter.history,
     Agent: Interpreter.agent,
 }

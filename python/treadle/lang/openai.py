@@ -52,7 +52,9 @@ class OpenAI:
         self._extensions = frozenset(extensions)
         self._url = base_url.rstrip("/")
         key = os.environ.get("OPENAI_API_KEY") if api_key is None else api_key
-        self._client = Client(self._url, api_key=key, retry=Retry(window_s=retry_s))
+        self._client = Client(
+            self._url, api_key=key, retry=Retry(window_s=retry_s), uses_proxies=True
+        )
 
     @property
     def name(self) -> str:

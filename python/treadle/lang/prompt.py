@@ -153,7 +153,10 @@ class Transcript:
         return self._show("\n")
 
     def show_message(self, message: Mapping[str, Any]) -> str:
-        """Shows a message that was not written piece by piece, and adds it."""
+        """Shows a message that was not written piece by piece, and adds it. Raises ProgramError
+        inside of a role."""
+        if self._role is not None:
+            raise ProgramError(f"a whole message cannot stand inside of role {self._role}")
         self._decide(is_chat=True, what=f"a message of {message['role']}")
         shown = self._show(f"{message['role']}: {message.get('content') or ''}")
         return shown + self.add(message)

@@ -15,6 +15,7 @@ from .ir import (
     Chain,
     Expr,
     Gen,
+    History,
     Role,
     RoleBegin,
     RoleEnd,
@@ -224,6 +225,17 @@ def tool_result(call: ToolCall | str, value: object) -> Expr:
     True
     """
     return ToolMessage(call.id if isinstance(call, ToolCall) else call, as_content(value))
+
+
+def history(messages: Iterable[Mapping[str, Any]]) -> Expr:
+    """Messages of a conversation that was had elsewhere, in the form of the chat API.
+
+    >>> said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+    >>> f = tr.function(lambda s: s.append(tr.history(said) + tr.user("And?") + tr.agent("a")))
+    >>> [message["role"] for message in f.run().messages()]
+    ['user', 'assistant', 'user', 'assistant']
+    """
+    return History(tuple(dict(message) for message in messages))
 
 
 def agent(

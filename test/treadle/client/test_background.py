@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from treadle.client.background import LoopThread, background
+from treadle.client.background import LoopThread, Once, background
 from treadle.client.errors import ProgramError
 
 
@@ -17,6 +19,21 @@ async def value() -> int:
 def test_there_is_one_per_process():
     assert background() is background()
     assert background().wait(value()) == 42
+
+
+def test_threads_that_come_first_at_once_get_the_same():
+    made = []
+
+    def slow() -> LoopThread:
+        made.append(LoopThread())
+        time.sleep(0.01)  # others are let in, if they can be
+        return made[-1]
+
+    once = Once(slow)
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(lambda _: once.get(), range(8)))
+    assert found == set(made) and len(made) == 1
+    made[0].stop()
 
 
 def test_waiting_on_the_loop_itself_is_refused():

@@ -13,7 +13,8 @@ from treadle.client.background import background
 from treadle.client.client import Client, Retry
 from treadle.client.errors import BrokenAnswer, Refused, Unreachable
 
-SHORT = Retry(window_s=0.3, first_s=0.01, longest_s=0.05)
+SHORT = Retry(window_s=0.1, first_s=0.01, longest_s=0.02)  # for what never comes right
+LONG = Retry(window_s=60.0, first_s=0.01, longest_s=0.02)
 
 
 @pytest.fixture
@@ -22,8 +23,8 @@ def server() -> Iterator[HttpServer]:
         yield started
 
 
-def ask(server: HttpServer, **options: Any) -> Any:
-    client = Client(server.url, retry=SHORT, **options)
+def ask(server: HttpServer, retry: Retry = LONG, **options: Any) -> Any:
+    client = Client(server.url, retry=retry, **options)
     try:
         return background().wait(client.post("/x", {"a": 1}, {"X-Session-ID": "s"}))
     finally:
@@ -35,7 +36,7 @@ async def collect(client: Client) -> list[Any]:
 
 
 def stream(server: HttpServer) -> list[Any]:
-    client = Client(server.url, retry=SHORT)
+    client = Client(server.url, retry=LONG)
     try:
         return background().wait(collect(client))
     finally:
@@ -77,13 +78,13 @@ def test_a_server_without_room_is_asked_again(server: HttpServer):
 def test_in_the_end_its_refusal_is_the_error(server: HttpServer):
     server.handler = lambda asked: web.json_response({"message": "queue is full"}, status=503)
     with pytest.raises(Refused, match="queue is full"):
-        ask(server)
+        ask(server, SHORT)
 
 
 def test_no_server_is_an_error_after_the_window(server: HttpServer):
     server.stop()
     with pytest.raises(Unreachable):
-        ask(server)
+        ask(server, SHORT)
     server.start()
 
 

@@ -123,6 +123,14 @@ def test_calls_of_a_generation_are_answered_by_hand(backend: FakeBackend):
     assert state.messages()[1]["tool_calls"][0]["id"] == state.messages()[2]["tool_call_id"]
 
 
+def test_a_conversation_may_be_taken_over(backend: FakeBackend):
+    said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello."}]
+    state = program(tr.history(said), tr.user("And?"), tr.assistant(tr.gen("x"))).run()
+    assert state.messages()[:2] == said and len(backend.asked[0][1].prompt.messages) == 3
+    state = program(tr.user_begin(), tr.history(said)).run()
+    assert "cannot stand inside of role user" in str(state.error())
+
+
 def test_tools_in_a_text_are_refused(backend: FakeBackend):
     state = program("a", tr.gen("x", tools=[])).run()
     assert state.error() is None  # none are no tools
