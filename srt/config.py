@@ -79,6 +79,9 @@ class ParallelSection:
     tp_size: int = 1
     dp_size: int = 1  # replicas of this host, which share its cores and memory
     num_threads: int = -1  # CPU arithmetic threads per worker; -1: physical cores / tp
+    attention_backend: str = "auto"  # auto | triton | torch_native; `device.py` has the table
+    cuda_graph: bool = True  # decode steps are captured
+    graph_batch: int = -1  # requests of the largest captured step; -1: by device, 0: none
 
 
 @dataclass(frozen=True, slots=True)

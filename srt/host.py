@@ -1,5 +1,5 @@
-"""What this machine grants us: memory, cores and entropy. Reads `/proc`, `/sys` and cgroups; the
-one impure input of `resolve`.
+"""What this machine grants us: memory, cores, a device and entropy. Reads `/proc`, `/sys`, cgroups
+and the driver; the one impure input of `resolve`.
 """
 
 from __future__ import annotations
@@ -12,22 +12,27 @@ from pathlib import Path
 
 import psutil
 
+from .nvidia import DeviceMemory, read_device_memory
+
+NO_DEVICE = DeviceMemory()
 CGROUP = Path("/sys/fs/cgroup")
 CPUS = Path("/sys/devices/system/cpu")
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """`num_cores`: physical cores that this process may use. `seed`: a fresh random number."""
+    """`num_cores`: physical cores that this process may use. `seed`: a fresh random number.
+    `device`: memory of the NVIDIA device, zero without one."""
 
     available_bytes: int
     num_cores: int
     seed: int
+    device: DeviceMemory = NO_DEVICE
 
     def share(self, count: int) -> HostFacts:
         """What each of `count` equal servers may take; the seed is every one's own already."""
         cores, memory = max(1, self.num_cores // count), self.available_bytes // count
-        return HostFacts(memory, cores, self.seed)
+        return HostFacts(memory, cores, self.seed, self.device)
 
 
 def read_host_facts() -> HostFacts:
@@ -35,6 +40,7 @@ def read_host_facts() -> HostFacts:
         available_bytes=min(psutil.virtual_memory().available, memory_left(CGROUP)),
         num_cores=max(1, min(physical_cores(CPUS, os.sched_getaffinity(0)), cpu_quota(CGROUP))),
         seed=secrets.randbits(31),
+        device=read_device_memory(),
     )
 
 

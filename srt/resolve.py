@@ -28,14 +28,20 @@ from .config import (
     SchedSection,
     ServerConfig,
 )
+from .device import (
+    LIMITS,
+    Limits,
+    choose_attention,
+    choose_device,
+    choose_dtypes,
+    choose_graphs,
+    cpu_budget,
+    cuda_budget,
+)
 from .errors import ConfigError
 from .host import HostFacts
 from .model_config import ModelConfig
 
-CPU_MAX_RUNNING = 16
-CPU_CHUNK_TOKENS = 1024
-CPU_BUDGET_BYTES = 2 << 30  # of pages and windows, at most
-CPU_BUDGET_SHARE = 0.25  # of available memory, at most
 LARGEST_PORT = 65535
 METRIC_NAME = re.compile("[a-zA-Z_:][a-zA-Z0-9_:]*")
 UNLIMITED = float("inf")
@@ -48,11 +54,13 @@ def resolve(config: ServerConfig, model: ModelConfig, host: HostFacts) -> Server
     _check(_ranges(config, model))
     _check_texts(config.net, config.api)
     host = host.share(config.parallel.dp_size)
-    parallel = _parallel(config.parallel, host)
-    cache = _cache(config.cache, model, host)
-    sched = _sched(config.sched, cache, model, host)
+    device = choose_device(config, model, host)
+    parallel = _parallel(config.parallel, host, device)
+    section = _model(config.model, config.cache, model, device)
+    cache = _cache(config.cache, model, section.dtype, device, host)
+    sched = _sched(config.sched, cache, model, LIMITS[device], host.seed)
+    parallel = replace(parallel, graph_batch=choose_graphs(parallel, device, sched.max_running))
     cache = replace(cache, warm_windows=_warm(cache, sched, model))
-    section = _model(config.model, model)
     layout = KVLayout.from_config(model, cache, sched.draft_tokens, 1)
     plan_capacity(
         layout,
@@ -65,40 +73,42 @@ def resolve(config: ServerConfig, model: ModelConfig, host: HostFacts) -> Server
     return ServerConfig(section, cache, sched, parallel, _net(config.net), config.api)
 
 
-def _parallel(section: ParallelSection, host: HostFacts) -> ParallelSection:
-    if section.device == "cuda":
-        raise ConfigError(
-            "--device cuda: this version runs on the CPU only; its GPU kernels are not there yet"
-        )
+def _parallel(section: ParallelSection, host: HostFacts, device: str) -> ParallelSection:
     if section.tp_size != 1:
         raise ConfigError(
             f"--tp-size {section.tp_size}: this version has one worker; tensor parallelism "
             "comes in a later one"
         )
     threads = section.num_threads if section.num_threads > 0 else host.num_cores
-    return replace(section, device="cpu", num_threads=threads)
+    attention = choose_attention(section, device)
+    return replace(section, device=device, num_threads=threads, attention_backend=attention)
 
 
-def _model(section: ModelSection, model: ModelConfig) -> ModelSection:
+def _model(
+    section: ModelSection, cache: CacheSection, model: ModelConfig, device: str
+) -> ModelSection:
     quantization = section.quantization
     if quantization == "auto":
-        quantization = "q8_0" if model.is_quantized else "none"
+        quantization = "q8_0" if model.is_quantized and device == "cpu" else "none"
     return replace(
         section,
         tokenizer_path=section.tokenizer_path or section.path,
         served_name=section.served_name or section.path,
-        dtype="float32" if section.dtype == "auto" else section.dtype,
+        dtype=choose_dtypes(section, cache, device)[0],
         quantization=quantization,
         context_len=model.context_len if section.context_len < 0 else section.context_len,
     )
 
 
-def _cache(section: CacheSection, model: ModelConfig, host: HostFacts) -> CacheSection:
-    budget = section.memory_bytes
-    if budget < 0 and section.memory_fraction > 0:
-        budget = int(host.available_bytes * section.memory_fraction)
-    elif budget < 0:
-        budget = min(int(host.available_bytes * CPU_BUDGET_SHARE), CPU_BUDGET_BYTES)
+def _cache(
+    section: CacheSection, model: ModelConfig, dtype: str, device: str, host: HostFacts
+) -> CacheSection:
+    budget, available = section.memory_bytes, host.available_bytes
+    if device == "cuda":
+        available = host.device.total
+    if budget < 0:
+        is_cuda = device == "cuda"
+        budget = cuda_budget(section, model, dtype, host) if is_cuda else cpu_budget(section, host)
     slope = section.replay_slope
     if slope < 0:
         slope = min(model.replay_slope, max(0, model.window - 1))
@@ -109,8 +119,8 @@ def _cache(section: CacheSection, model: ModelConfig, host: HostFacts) -> CacheS
     return replace(
         section,
         memory_bytes=budget,
-        memory_fraction=budget / max(1, host.available_bytes),
-        kv_dtype=_kv_dtype(section.kv_dtype, model),
+        memory_fraction=budget / max(1, available),
+        kv_dtype=_kv_dtype(section, model, dtype, device),
         trim_rule=_trim_rule(section, model),
         replay_slope=slope,
         canonical_grid=grid,
@@ -118,10 +128,10 @@ def _cache(section: CacheSection, model: ModelConfig, host: HostFacts) -> CacheS
     )
 
 
-def _kv_dtype(asked: str, model: ModelConfig) -> str:
-    if asked != "auto":
-        return asked
-    return "float32" if model.latent is None else "fp4"
+def _kv_dtype(section: CacheSection, model: ModelConfig, dtype: str, device: str) -> str:
+    if section.kv_dtype == "auto" and model.latent is not None:
+        return "fp4"
+    return choose_dtypes(ModelSection(dtype=dtype), section, device)[1]
 
 
 def _trim_rule(section: CacheSection, model: ModelConfig) -> str:
@@ -139,12 +149,12 @@ def _trim_rule(section: CacheSection, model: ModelConfig) -> str:
 
 
 def _sched(
-    section: SchedSection, cache: CacheSection, model: ModelConfig, host: HostFacts
+    section: SchedSection, cache: CacheSection, model: ModelConfig, limits: Limits, seed: int
 ) -> SchedSection:
     draft_tokens = _draft_tokens(section, model)
     running = section.max_running
     if running < 0:
-        running = _auto_running(cache, model, draft_tokens)
+        running = _auto_running(cache, model, draft_tokens, limits.max_running)
     rule = ReplayRule.from_config(model, cache)
     chunk = section.chunk_tokens
     if chunk < 0:
@@ -152,7 +162,7 @@ def _sched(
         replay = rule.longest_run(rule.default) if is_bounded else 0
         # Decode rows come first: with one for each other slot, a replay must still fit (B15).
         need = replay + cache.page_size + (running - 1) * (1 + draft_tokens)
-        chunk = align_up(max(CPU_CHUNK_TOKENS, need), cache.page_size)
+        chunk = align_up(max(limits.chunk_tokens, need), cache.page_size)
     else:
         _check_chunk(chunk, running, cache, rule)
     return replace(
@@ -162,7 +172,7 @@ def _sched(
         draft_tokens=draft_tokens,
         # All requests wait for their last answer: planned ahead, they would share no step.
         overlap=section.overlap and not draft_tokens,
-        seed=host.seed if section.seed < 0 else section.seed,
+        seed=seed if section.seed < 0 else section.seed,
     )
 
 
@@ -201,14 +211,14 @@ def _draft_tokens(section: SchedSection, model: ModelConfig) -> int:
     return asked
 
 
-def _auto_running(cache: CacheSection, model: ModelConfig, draft_tokens: int) -> int:
+def _auto_running(cache: CacheSection, model: ModelConfig, draft_tokens: int, most: int) -> int:
     """As many slots as the default, but windows take at most half of the memory, warm ones too. One
     of these is enough for the slots of requests that do not run to keep theirs."""
     slot_bytes = KVLayout.from_config(model, cache, draft_tokens, 1).slot_bytes
     if slot_bytes == 0:
-        return CPU_MAX_RUNNING
+        return most
     warm = 1 if cache.warm_windows < 0 else cache.warm_windows
-    return max(1, min(CPU_MAX_RUNNING, cache.memory_bytes // 2 // slot_bytes - 1 - warm))
+    return max(1, min(most, cache.memory_bytes // 2 // slot_bytes - 1 - warm))
 
 
 def _warm(cache: CacheSection, sched: SchedSection, model: ModelConfig) -> int:
@@ -263,6 +273,7 @@ def _ranges(config: ServerConfig, model: ModelConfig) -> Sequence[Range]:
         ("--request-timeout", api.request_timeout_s, 0, UNLIMITED),
         ("--max-warm-windows", cache.warm_windows, 0, 1 << 16),
         ("--num-threads", config.parallel.num_threads, 1, 1 << 10),
+        ("--cuda-graph-max-bs-decode", config.parallel.graph_batch, 0, 1 << 16),
     ]
     return [*rows, *(row for row in given if row[1] != -1)]
 

@@ -8,12 +8,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from test.loading import HOST
+from test.loading import HOST, WITH_DEVICE
 from treadle.srt.cache.layout import ring_rows
 from treadle.srt.cache.manager import CacheFacts, CacheManager
 from treadle.srt.cache.replay import ReplayRule
 from treadle.srt.checkpoint import load_model_config
-from treadle.srt.config import CacheSection, ModelSection, SchedSection, ServerConfig
+from treadle.srt.config import (
+    CacheSection,
+    ModelSection,
+    ParallelSection,
+    SchedSection,
+    ServerConfig,
+)
 from treadle.srt.grammar.store import GrammarStore
 from treadle.srt.lifecycle import Ready
 from treadle.srt.messages import (
@@ -29,6 +35,8 @@ from treadle.srt.resolve import resolve
 from treadle.srt.sched.scheduler import Scheduler
 from treadle.srt.scores import PromptScores
 from treadle.srt.worker.runner import Runner
+
+ON_CPU = ParallelSection(device="cpu")
 
 
 @dataclass
@@ -70,6 +78,7 @@ class Engine:
         drafts: int = 0,
         overlap: bool = True,
         grammars: GrammarStore | None = None,
+        parallel: ParallelSection = ON_CPU,
     ) -> None:
         facts = load_model_config(path)
         cache = CacheSection(
@@ -82,7 +91,8 @@ class Engine:
             overlap=overlap,
         )  # fmt: skip
         model = ModelSection(path=str(path), quantization=quantization)
-        config = resolve(ServerConfig(model, cache, sched), facts, HOST)
+        host = WITH_DEVICE if parallel.device == "cuda" else HOST
+        config = resolve(ServerConfig(model, cache, sched, parallel), facts, host)
         self.runner = Runner.load(config, facts, path, lambda done, total, label: None)
         self.cache = make_cache(config, facts, self.runner.capacity(0))
         self.scheduler = Scheduler(

@@ -8,10 +8,13 @@ from pathlib import Path
 from treadle.srt.checkpoint import load_model_config
 from treadle.srt.config import CacheSection, ModelSection, SchedSection, ServerConfig
 from treadle.srt.host import HostFacts
+from treadle.srt.nvidia import DeviceMemory
 from treadle.srt.resolve import resolve
 from treadle.srt.worker.runner import Runner
 
-HOST = HostFacts(available_bytes=8 << 30, num_cores=1, seed=1)
+# The device is for tests that ask for it: the others say that they run on the CPU.
+HOST = HostFacts(8 << 30, num_cores=1, seed=1)
+WITH_DEVICE = replace(HOST, device=DeviceMemory(8 << 30, 8 << 30))
 CACHE = CacheSection(memory_bytes=64 << 20, page_size=4)
 SCHED = SchedSection(max_running=4, chunk_tokens=256)
 

@@ -1,7 +1,7 @@
 """Matrices as they are kept and applied: dense, or int8 in groups of 32.
 
-A fused matrix (q|k|v, gate|up) is its parts joined along output features. Activations stay in
-float32 (float64 in toy models) whatever the storage.
+A fused matrix (q|k|v, gate|up) is its parts joined along output features. On the CPU activations
+stay in float32 (float64 in toy models) whatever the storage.
 """
 
 from __future__ import annotations
@@ -15,25 +15,30 @@ from treadle.kernels import ops
 from treadle.kernels.ops import Q8Weight
 
 Matrix = Tensor | Q8Weight
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True)
 class WeightPolicy:
-    """How matrices are stored. `dtype` is that of dense ones; `is_q8` packs those whose input size
-    is a multiple of 32, the others stay dense.
+    """How and where matrices are stored. `dtype` is that of dense ones; `is_q8` packs those whose
+    input size is a multiple of 32, the others stay dense.
     """
 
     dtype: torch.dtype
     is_q8: bool
+    device: torch.device = CPU
 
     def keep(self, weight: Tensor) -> Matrix:
         """The stored form of `weight` [N, K]. A fresh tensor; `weight` may be dropped."""
         if self.is_q8 and weight.shape[1] % 32 == 0:
             return ops.pack_q8(weight.float().contiguous())
-        return weight.to(self.dtype).contiguous()
+        return weight.to(self.device, self.dtype).contiguous()
 
     @property
     def activation_dtype(self) -> torch.dtype:
+        """Arithmetic costs least on the CPU in float32, on a device in the dtype of weights."""
+        if self.device.type != "cpu":
+            return self.dtype
         return torch.float64 if self.dtype is torch.float64 else torch.float32
 
 

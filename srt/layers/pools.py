@@ -21,6 +21,8 @@ from torch import Tensor
 
 from ..model_config import ModelConfig
 
+CPU = torch.device("cpu")
+
 
 @dataclass(frozen=True, slots=True)
 class PagePool:
@@ -29,13 +31,18 @@ class PagePool:
 
     @classmethod
     def allocate(
-        cls, config: ModelConfig, num_pages: int, page_size: int, dtype: torch.dtype
+        cls,
+        config: ModelConfig,
+        num_pages: int,
+        page_size: int,
+        dtype: torch.dtype,
+        device: torch.device = CPU,
     ) -> PagePool:
         """Zeroed pages for the model's global layers."""
         shape = (
             len(config.global_layers), num_pages, page_size, config.num_kv_heads, config.head_dim
         )  # fmt: skip
-        return cls(zeros(shape, dtype), zeros(shape, dtype))
+        return cls(zeros(shape, dtype, device), zeros(shape, dtype, device))
 
     @property
     def num_bytes(self) -> int:
@@ -50,13 +57,18 @@ class WindowPool:
 
     @classmethod
     def allocate(
-        cls, config: ModelConfig, num_slots: int, ring_rows: int, dtype: torch.dtype
+        cls,
+        config: ModelConfig,
+        num_slots: int,
+        ring_rows: int,
+        dtype: torch.dtype,
+        device: torch.device = CPU,
     ) -> WindowPool:
         """Empty rings of `ring_rows` rows for the model's window layers."""
         layers = len(config.window_layers)
         shape = (layers, num_slots, ring_rows, config.num_kv_heads, config.head_dim)
-        tags = torch.full((layers, num_slots, ring_rows), -1, dtype=torch.int64)
-        return cls(zeros(shape, dtype), zeros(shape, dtype), tags)
+        tags = torch.full(shape[:3], -1, dtype=torch.int64, device=device)
+        return cls(zeros(shape, dtype, device), zeros(shape, dtype, device), tags)
 
     def reset(self, slot: int) -> None:
         """Forget every position held for `slot`. Bytes stay; tags say that they are nobody's."""
@@ -111,10 +123,12 @@ class KVPools:
         self.windows.adopt(slot, source, upto)
 
 
-def zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """A zeroed tensor whose memory is not touched yet: pages of a pool become resident when they
-    are first written, so a large budget costs nothing until it is used.
+def zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device = CPU) -> Tensor:
+    """A zeroed tensor. On the CPU its memory is not touched yet: pages of a pool become resident
+    when they are first written, so a large budget costs nothing until it is used.
     """
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
     num_bytes = math.prod(shape) * dtype.itemsize
     if num_bytes == 0:  # no layer of this kind; numpy gives such an array no stride to view by
         return torch.zeros(shape, dtype=dtype)

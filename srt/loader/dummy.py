@@ -24,17 +24,23 @@ class DummyWeights:
     sizes: dict[str, int]
     shapes: dict[str, Shape]
     seed: int
+    device: torch.device
 
     @classmethod
-    def make(cls, config: ModelConfig, seed: int = 0) -> DummyWeights:
+    def make(
+        cls, config: ModelConfig, seed: int = 0, device: torch.device | None = None
+    ) -> DummyWeights:
+        """`device`: where they are made, by default the CPU. Each has numbers of its own."""
         shapes = parameter_shapes(config)
-        return cls({p: 4 * torch.Size(s).numel() for p, s in shapes.items()}, shapes, seed)
+        sizes = {p: 4 * torch.Size(s).numel() for p, s in shapes.items()}
+        return cls(sizes, shapes, seed, device or torch.device("cpu"))
 
     def load(self, parameter: str) -> Tensor:
         """fp32: norms are one; matrices have a deviation of in^-0.5, which keeps rows at scale."""
         shape = self.shapes[parameter]
         if is_norm(parameter):
             return torch.ones(shape)
-        generator = torch.Generator().manual_seed(zlib.crc32(parameter.encode(), self.seed))
+        seed = zlib.crc32(parameter.encode(), self.seed)
+        generator = torch.Generator(self.device).manual_seed(seed)
         scale = BIAS_SCALE if len(shape) == 1 else shape[-1] ** -0.5
-        return torch.randn(shape, generator=generator).mul_(scale)
+        return torch.randn(shape, generator=generator, device=self.device).mul_(scale)

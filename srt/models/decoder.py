@@ -43,9 +43,10 @@ class Parameters:
     dtype: torch.dtype  # of activations
 
     def vector(self, name: str) -> Tensor:
+        """Weights of a norm, in float32 at least: 1 + w loses too much in 16 bits."""
         value = self.values[name]
         assert isinstance(value, Tensor)
-        return value.to(self.dtype)
+        return value.to(torch.promote_types(self.dtype, torch.float32))
 
     def fused(self, layer: int, names: tuple[str, ...]) -> Linear:
         """The named matrices of a layer, joined; biases are joined when the checkpoint has them."""
@@ -53,7 +54,8 @@ class Parameters:
         weight = join([self.values[prefix + name] for name in names])
         if f"{prefix}{names[0]}_bias" not in self.values:
             return Linear(weight)
-        return Linear(weight, torch.cat([self.vector(f"{prefix}{n}_bias") for n in names]))
+        bias = torch.cat([self.vector(f"{prefix}{n}_bias") for n in names])
+        return Linear(weight, bias.to(self.dtype))
 
     def attention(self, layer: int) -> Attention:
         config, kind = self.config, self.config.layers[layer].kind

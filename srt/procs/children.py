@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from types import FrameType, TracebackType
 
+from ..device import kernels_of
 from .boot import Boot, write_boot
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -57,8 +58,8 @@ def start_child(boot: Boot, module: str) -> Child:
         environ["OMP_NUM_THREADS"] = str(boot.config.parallel.num_threads)
         # torch's idle threads sleep at once: spinning, they would take the cores from ours
         environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-        if boot.config.parallel.device == "cuda":
-            environ.setdefault("TREADLE_KERNELS", "triton")
+        if kernels := kernels_of(boot.config.parallel):
+            environ.setdefault("TREADLE_KERNELS", kernels)
     process = subprocess.Popen(
         [sys.executable, "-m", module], stdin=subprocess.PIPE, env=environ, start_new_session=True
     )

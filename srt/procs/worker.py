@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING
 from ..errors import ConfigError, InvariantBroken
 from ..lifecycle import Progress, Shutdown
 from ..log import event
-from ..messages import Done, StepPlan
+from ..messages import StepPlan
 from ..net.ipc import Hub, Inbox, Outbox
 from ..profiling import Profile
 from ..worker.heap import keep_freed_memory
 from .boot import Boot, run_child
+from .pipeline import pipeline_plans, profile
 
 if TYPE_CHECKING:
+    from ..worker.device_runner import DeviceRunner
     from ..worker.runner import Runner
 
 log = logging.getLogger(__name__)
@@ -37,8 +39,14 @@ def serve(boot: Boot, hub: Hub, launcher: Outbox) -> None:
     ready = runner.capacity(boot.rank)
     sizes = {"weight_bytes": ready.weight_bytes, "kv_bytes": ready.kv_bytes}
     log.info(event("loaded", {"num_pages": ready.num_pages, "num_slots": ready.num_slots, **sizes}))
-    launcher.send(ready)
-    execute_plans(inbox, runner, scheduler if boot.rank == 0 else None)
+    answers = scheduler if boot.rank == 0 else None
+    if boot.config.parallel.device == "cuda":
+        device = _on_device(boot, runner, launcher)
+        launcher.send(ready)
+        pipeline_plans(inbox, device, answers)
+    else:
+        launcher.send(ready)
+        execute_plans(inbox, runner, answers)
 
 
 def execute_plans(inbox: Inbox, runner: Runner, scheduler: Outbox | None) -> None:
@@ -50,7 +58,7 @@ def execute_plans(inbox: Inbox, runner: Runner, scheduler: Outbox | None) -> Non
                 scheduler.send(result)
             runner.profiler.stepped()
         elif isinstance(message, Profile):
-            done = _profile(message, runner)
+            done = profile(message, runner.profiler)
             if scheduler is not None:
                 scheduler.send(done)
         elif isinstance(message, Shutdown):
@@ -59,10 +67,21 @@ def execute_plans(inbox: Inbox, runner: Runner, scheduler: Outbox | None) -> Non
             raise InvariantBroken(f"a worker cannot handle {type(message).__name__}")
 
 
-def _profile(message: Profile, runner: Runner) -> Done:
-    profiler, options = runner.profiler, message.options
-    ok, text = profiler.stop() if options is None else profiler.start(options)
-    return Done(message.token, ok, text)
+def _on_device(boot: Boot, runner: Runner, launcher: Outbox) -> DeviceRunner:
+    """Captures decode steps before the first request can come. Raises ConfigError when the memory
+    left does not suffice."""
+    from ..worker.device_runner import DeviceRunner
+
+    report = _ProgressReport(boot.rank, launcher)
+    try:
+        return DeviceRunner.capture(runner, boot.config.parallel, report)
+    except RuntimeError as e:
+        if "out of memory" not in str(e):
+            raise
+        raise ConfigError(
+            "the device's memory does not suffice for a step beside weights and caches: lower "
+            f"--kv-cache-memory ({boot.config.cache.memory_bytes} bytes) or --chunked-prefill-size"
+        ) from None
 
 
 def _load(boot: Boot, launcher: Outbox) -> Runner:
@@ -78,7 +97,8 @@ def _load(boot: Boot, launcher: Outbox) -> Runner:
     try:
         return Runner.load(boot.config, boot.model_config, path, report)
     except (MemoryError, RuntimeError) as e:
-        if isinstance(e, RuntimeError) and "allocate memory" not in str(e):
+        words = ("allocate memory", "out of memory")
+        if isinstance(e, RuntimeError) and not any(x in str(e) for x in words):
             raise
         raise ConfigError(
             "out of memory while loading: lower --kv-cache-memory "

@@ -182,14 +182,18 @@ class Runner:
 
     def _hidden(self, plan: StepPlan) -> tuple[Tensor, ForwardBatch]:
         """Rows [n, C] that leave the last layer, and the batch that was run."""
+        self.apply(plan)
+        batch = build_batch(plan, self.slots, self.page_size, self.engine.trim)
+        return self.engine.forward(batch), batch
+
+    def apply(self, plan: StepPlan) -> None:
+        """What a plan changes before its rows run. Writes pools and slot state."""
         for reset in plan.resets:
             self._reset(reset)
         for rewind in plan.rewinds:
             self._rewind(rewind)
         for update in plan.pages:
             self.slots.update_pages(update)
-        batch = build_batch(plan, self.slots, self.page_size, self.engine.trim)
-        return self.engine.forward(batch), batch
 
     def _sampled_logits(self, hidden: Tensor, rows: HiddenRows | None) -> Tensor:
         return self.engine.head(hidden if rows is None else hidden[torch.from_numpy(rows.sampled)])

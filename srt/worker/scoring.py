@@ -72,17 +72,39 @@ def score(
 ) -> PromptScores:
     """Scores of `targets`, one per row of `hidden` [n, C]."""
     ids = torch.tensor(targets, dtype=torch.int64)
+    return to_scores(score_rows(head, hidden, ids, wanted, vocab_size))
+
+
+def score_rows(
+    head: Callable[[Tensor], Tensor],
+    hidden: Tensor,
+    targets: Tensor,
+    wanted: Wanted,
+    vocab_size: int,
+) -> RowLogprobs:
+    """The same where `hidden` is; targets int64 [n] is there too."""
     size = slice_rows(vocab_size)
     parts = [
-        read_rows(head(hidden[i : i + size]), ids[i : i + size], wanted)
-        for i in range(0, len(ids), size)
+        read_rows(head(hidden[i : i + size]), targets[i : i + size], wanted)
+        for i in range(0, len(targets), size)
     ]
+    return RowLogprobs(
+        logprobs=torch.cat([x.logprobs for x in parts]),
+        ranks=torch.cat([x.ranks for x in parts]),
+        top_ids=torch.cat([x.top_ids for x in parts]),
+        top_logprobs=torch.cat([x.top_logprobs for x in parts]),
+        chosen=torch.cat([x.chosen for x in parts]),
+    )
+
+
+def to_scores(rows: RowLogprobs) -> PromptScores:
+    """`rows` are on the host."""
     return PromptScores(
-        logprobs=_numbers(torch.cat([x.logprobs for x in parts])),
-        ranks=_ids(torch.cat([x.ranks for x in parts])),
-        top_ids=_ids(torch.cat([x.top_ids for x in parts])),
-        top_logprobs=_numbers(torch.cat([x.top_logprobs for x in parts])),
-        chosen=_numbers(torch.cat([x.chosen for x in parts])),
+        logprobs=_numbers(rows.logprobs),
+        ranks=_ids(rows.ranks),
+        top_ids=_ids(rows.top_ids),
+        top_logprobs=_numbers(rows.top_logprobs),
+        chosen=_numbers(rows.chosen),
     )
 
 

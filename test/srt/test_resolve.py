@@ -12,10 +12,11 @@ from test.srt.test_deepseek_v41_config import CHECKPOINTS
 from treadle.srt.cache.layout import KVLayout
 from treadle.srt.checkpoint import load_model_config
 from treadle.srt.config import ServerConfig
+from treadle.srt.device import CPU_BUDGET_BYTES
 from treadle.srt.errors import ConfigError
 from treadle.srt.host import HostFacts
 from treadle.srt.model_config import LayerConfig, LayerKind, ModelConfig, Rope
-from treadle.srt.resolve import CPU_BUDGET_BYTES, resolve
+from treadle.srt.resolve import resolve
 
 GIB = 1 << 30
 HOST = HostFacts(available_bytes=16 * GIB, num_cores=6, seed=99)
@@ -96,13 +97,13 @@ def test_values_that_were_given_stay():
         model={"context_len": 100, "dtype": "bfloat16", "served_name": "x"},
         cache={"kv_dtype": "bfloat16", "replay_slope": 0, "adopt_min_saving": 5},
         sched={"max_running": 3, "chunk_tokens": 2000, "seed": 4, "draft_tokens": 0},
-        parallel={"num_threads": 1, "device": "cpu"},
+        parallel={"num_threads": 1, "device": "cpu", "attention_backend": "torch_native"},
     )
     got = resolve(asked, GEMMA, HOST)
     assert got.sched == asked.sched
     assert (got.model.context_len, got.model.dtype, got.model.served_name) == (100, "bfloat16", "x")
     assert got.cache.replay_slope == 0 and got.cache.adopt_min_saving == 5
-    assert got.parallel == asked.parallel
+    assert got.parallel == replace(asked.parallel, graph_batch=0)
 
 
 @pytest.mark.parametrize(("facts", "expected"), [(GEMMA, "q8_0"), (LLAMA, "none")])
@@ -218,7 +219,7 @@ def test_windows_take_at_most_half_of_a_small_budget():
         ("sched", {"seed": -2}, "--random-seed -2: must be at least 0"),
         ("parallel", {"num_threads": 0}, "--num-threads 0: must be from 1"),
         ("parallel", {"tp_size": 2}, "--tp-size 2: this version has one worker"),
-        ("parallel", {"device": "cuda"}, "--device cuda: this version runs on the CPU only"),
+        ("parallel", {"device": "cuda"}, "--device cuda: the driver shows no NVIDIA device"),
         ("net", {"port": 65536}, "--port 65536: must be from 0 to 65535"),
         ("net", {"keep_alive_s": 0}, "--timeout-keep-alive 0: must be at least 1"),
         ("net", {"stream_interval": 0}, "--stream-interval 0: must be at least 1"),

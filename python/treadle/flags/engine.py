@@ -7,6 +7,11 @@ from .row import DTYPES, FLOAT, INT, SIZE, SWITCH, Flag
 
 OTHER_COMPILERS = ("xgrammar", "outlines", "guidance", "lm-format-enforcer", "auto")
 
+OTHER_ATTENTION = (
+    ("torch", "torch_native"),
+    *((x, "auto") for x in ("fa3", "fa4", "FLASH_ATTN", "TRITON_ATTN", "FLASHINFER", "trtllm_mha")),
+)
+
 SCHEDULING = (
     Flag(
         "--max-running-requests",
@@ -221,8 +226,33 @@ PARALLEL = (
     Flag(
         "--device",
         "parallel.device",
-        "this version runs on the CPU",
+        "auto: a GPU where there is one and the model has kernels for it",
         choices=("auto", "cpu", "cuda"),
+    ),
+    Flag(
+        "--attention-backend",
+        "parallel.attention_backend",
+        "attention on a GPU; torch_native: the reference, slow, on any device",
+        choices=("auto", "triton", "flashinfer", "torch_native"),
+        synonyms=OTHER_ATTENTION,
+        why="the backend of this device takes its place",
+    ),
+    Flag(
+        "--disable-cuda-graph",
+        "parallel.cuda_graph",
+        "decode steps are not captured",
+        SWITCH,
+        ("--enforce-eager",),
+        const=False,
+        negation="--no-enforce-eager",
+        negative=True,
+    ),
+    Flag(
+        "--cuda-graph-max-bs-decode",
+        "parallel.graph_batch",
+        "requests of the largest captured decode step",
+        INT,
+        ("--cuda-graph-max-bs", "--max-cudagraph-capture-size"),
     ),
     Flag(
         "--tp-size",

@@ -12,7 +12,6 @@ from .row import Flag, Kind, Status
 SWITCH, INT, SIZE, FLOAT = Kind.SWITCH, Kind.INT, Kind.SIZE, Kind.FLOAT
 
 _OWN_KERNELS = "kernels are chosen by device"
-_CPU_ONLY = "there is no GPU in this version"
 
 
 def _accepted(spelling: str, why: str, kind: Kind = Kind.TEXT, *aliases: str) -> Flag:
@@ -50,18 +49,9 @@ ACCEPTED = (
         "--disable-hybrid-kv-cache-manager",
         "--swa-full",
     ),
-    _accepted("--attention-backend", _OWN_KERNELS),
     _accepted("--prefill-attention-backend", _OWN_KERNELS),
     _accepted("--decode-attention-backend", _OWN_KERNELS),
     _accepted("--sampling-backend", _OWN_KERNELS),
-    _accepted("--disable-cuda-graph", _CPU_ONLY, SWITCH, "--enforce-eager"),
-    _accepted(
-        "--cuda-graph-max-bs-decode",
-        _CPU_ONLY,
-        INT,
-        "--cuda-graph-max-bs",
-        "--max-cudagraph-capture-size",
-    ),
     _accepted("--enable-torch-compile", "models are not compiled", SWITCH),
     _accepted("--enable-metrics", "/metrics is always there", SWITCH),
     _accepted("--disable-log-stats", "statistics are read only when /metrics is", SWITCH),

@@ -1,0 +1,118 @@
+"""What differs by device in a resolved configuration: defaults, memory, and what cannot run. Pure.
+
+auto    the NVIDIA device, where there is one and the model has kernels for it; else the CPU
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .config import CacheSection, ModelSection, ParallelSection, ServerConfig
+from .errors import ConfigError
+from .host import HostFacts
+from .loader.names import parameter_shapes
+from .model_config import ModelConfig
+
+CPU_BUDGET_BYTES = 2 << 30  # of pages and windows, at most
+CPU_BUDGET_SHARE = 0.25  # of available memory, at most
+CUDA_SHARE = 0.9  # of the device's free memory for weights, pages, windows and what steps need
+CUDA_STEP_BYTES = 4 << 30  # rows of a chunk, logits and their sums in float64, graphs, libraries
+ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+# Attention on each device, best first. `torch_native` is the reference: slow, on any device.
+ATTENTION_BACKENDS = {"cpu": ("cpu", "torch_native"), "cuda": ("triton", "torch_native")}
+ATTENTION_OPERATORS = ("paged_attention", "window_attention")
+NOT_HERE = {"flashinfer": "this version has no adapter for it"}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Automatic values."""
+
+    max_running: int
+    chunk_tokens: int
+    graph_batch: int  # largest captured decode step
+
+
+LIMITS = {"cpu": Limits(16, 1024, 0), "cuda": Limits(256, 8192, 256)}
+
+
+def choose_device(config: ServerConfig, model: ModelConfig, host: HostFacts) -> str:
+    """ "cpu" or "cuda". Raises: ConfigError when the one that was asked for cannot run this."""
+    asked, replicas = config.parallel.device, config.parallel.dp_size
+    if asked == "cpu":
+        return asked
+    reason = _why_not_cuda(config, model, host)
+    if reason and asked == "cuda":
+        raise ConfigError(f"--device cuda: {reason}")
+    if not reason and replicas > 1:
+        raise ConfigError(
+            f"--dp-size {replicas}: this version starts one replica on a GPU; start one command "
+            "for each with CUDA_VISIBLE_DEVICES and a router, or say --device cpu"
+        )
+    return "cpu" if reason else "cuda"
+
+
+def _why_not_cuda(config: ServerConfig, model: ModelConfig, host: HostFacts) -> str:
+    if not host.device.total:
+        return "the driver shows no NVIDIA device"
+    if model.latent is not None:
+        return f"this version runs {model.architecture} on the CPU only"
+    if config.model.quantization == "q8_0":
+        return "--quantization q8_0 has kernels for the CPU only; take none"
+    return ""
+
+
+def choose_attention(section: ParallelSection, device: str) -> str:
+    """The backend of attention. Raises: ConfigError for one that this device does not have."""
+    asked, known = section.attention_backend, ATTENTION_BACKENDS[device]
+    if asked in ("auto", *known):
+        return known[0] if asked == "auto" else asked
+    reason = NOT_HERE.get(asked, f"not on --device {device}")
+    raise ConfigError(f"--attention-backend {asked}: {reason}; it may be {' or '.join(known)}")
+
+
+def choose_graphs(section: ParallelSection, device: str, max_running: int) -> int:
+    """The largest captured decode step, in requests; 0 for none."""
+    if device == "cpu" or section.attention_backend == "torch_native" or not section.cuda_graph:
+        return 0
+    asked = section.graph_batch
+    return min(max_running, LIMITS[device].graph_batch if asked < 0 else asked)
+
+
+def kernels_of(section: ParallelSection) -> str:
+    """`TREADLE_KERNELS` of a worker; "" leaves the choice to it. `section` is resolved."""
+    first = "triton" if section.device == "cuda" else ""
+    if section.attention_backend != "torch_native":
+        return first
+    return ",".join([first or "cpu", *(f"{x}=reference" for x in ATTENTION_OPERATORS)])
+
+
+def choose_dtypes(model: ModelSection, cache: CacheSection, device: str) -> tuple[str, str]:
+    """Of arithmetic, and of keys and values, for models with ordinary attention."""
+    dtype = model.dtype
+    if dtype == "auto":
+        dtype = "float32" if device == "cpu" else "bfloat16"
+    if cache.kv_dtype != "auto":
+        return dtype, cache.kv_dtype
+    return dtype, "bfloat16" if device == "cuda" and dtype != "float32" else "float32"
+
+
+def cuda_budget(cache: CacheSection, model: ModelConfig, dtype: str, host: HostFacts) -> int:
+    """Bytes of pages and windows. `--mem-fraction-static` counts weights too."""
+    weights = weight_bytes(model, dtype)
+    if cache.memory_fraction > 0:
+        return int(host.device.total * cache.memory_fraction) - weights
+    return int(host.device.free * CUDA_SHARE) - weights - CUDA_STEP_BYTES
+
+
+def weight_bytes(model: ModelConfig, dtype: str) -> int:
+    shapes = parameter_shapes(model).values()
+    return sum(map(math.prod, shapes)) * ELEMENT_BYTES[dtype]
+
+
+def cpu_budget(cache: CacheSection, host: HostFacts) -> int:
+    if cache.memory_fraction > 0:
+        return int(host.available_bytes * cache.memory_fraction)
+    return min(int(host.available_bytes * CPU_BUDGET_SHARE), CPU_BUDGET_BYTES)

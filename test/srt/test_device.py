@@ -1,0 +1,94 @@
+"""What a configuration becomes where there is a GPU, and what is refused there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from test.srt.test_resolve import GEMMA, GIB, HOST, LLAMA, config
+from treadle.srt.config import ParallelSection
+from treadle.srt.device import kernels_of, weight_bytes
+from treadle.srt.errors import ConfigError
+from treadle.srt.nvidia import DeviceMemory
+from treadle.srt.resolve import resolve
+
+GPU = replace(HOST, device=DeviceMemory(140 * GIB, 139 * GIB))
+
+
+@pytest.mark.parametrize("facts", [GEMMA, LLAMA], ids=["gemma", "llama"])
+def test_a_gpu_is_taken_where_there_is_one(facts):
+    got = resolve(config(), facts, GPU)
+    assert (got.parallel.device, got.parallel.attention_backend) == ("cuda", "triton")
+    assert (got.model.dtype, got.cache.kv_dtype, got.model.quantization) == (
+        "bfloat16", "bfloat16", "none",
+    )  # fmt: skip
+    assert (got.sched.max_running, got.parallel.graph_batch) == (256, 256)
+    assert got.sched.chunk_tokens >= 8192
+    assert 100 * GIB < got.cache.memory_bytes < 139 * GIB
+    assert resolve(got, facts, GPU) == got
+
+
+def test_the_cpu_is_taken_when_it_is_asked_for_or_nothing_else_is_there():
+    for asked, host in (("cpu", GPU), ("auto", HOST)):
+        got = resolve(config(parallel={"device": asked}), LLAMA, host)
+        assert (got.parallel.device, got.parallel.attention_backend) == ("cpu", "cpu")
+        assert got.parallel.graph_batch == 0
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "words"),
+    [
+        ("model", {"quantization": "q8_0"}, "--device cuda: --quantization q8_0"),
+        ("parallel", {"attention_backend": "flashinfer"}, "--attention-backend flashinfer: this"),
+        ("parallel", {"attention_backend": "cpu"}, "it may be triton or torch_native"),
+        ("parallel", {"dp_size": 2}, "--dp-size 2: this version starts one replica on a GPU"),
+        ("parallel", {"graph_batch": -2}, "--cuda-graph-max-bs-decode -2: must be from 0"),
+    ],
+)
+def test_what_a_gpu_cannot_run_is_refused(section: str, values: dict[str, object], words: str):
+    parallel = {"device": "cuda"} | (values if section == "parallel" else {})
+    asked = config(**{section: values} | {"parallel": parallel})
+    with pytest.raises(ConfigError, match=words):
+        resolve(asked, LLAMA, GPU)
+
+
+def test_triton_attention_is_refused_on_the_cpu():
+    asked = config(parallel={"attention_backend": "triton", "device": "cpu"})
+    with pytest.raises(ConfigError, match="--attention-backend triton: not on --device cpu"):
+        resolve(asked, LLAMA, HOST)
+
+
+@pytest.mark.parametrize(
+    ("values", "largest"),
+    [
+        ({}, 256),
+        ({"graph_batch": 8}, 8),
+        ({"cuda_graph": False}, 0),
+        ({"attention_backend": "torch_native"}, 0),
+        ({"graph_batch": 1000}, 300),
+    ],
+)
+def test_graphs_are_no_larger_than_what_runs(values: dict[str, object], largest: int):
+    asked = config(parallel={"device": "cuda"} | values, sched={"max_running": 300})
+    assert resolve(asked, LLAMA, GPU).parallel.graph_batch == largest
+
+
+def test_fraction_counts_weights_and_pages():
+    asked = config(cache={"memory_fraction": 0.5})
+    got = resolve(asked, LLAMA, GPU).cache.memory_bytes
+    assert got == 70 * GIB - weight_bytes(LLAMA, "bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("device", "attention", "kernels"),
+    [
+        ("cpu", "cpu", ""),
+        ("cuda", "triton", "triton"),
+        ("cuda", "torch_native", "triton,paged_attention=reference,window_attention=reference"),
+        ("cpu", "torch_native", "cpu,paged_attention=reference,window_attention=reference"),
+    ],
+)
+def test_kernels_follow_from_device_and_attention(device: str, attention: str, kernels: str):
+    section = ParallelSection(device=device, attention_backend=attention)
+    assert kernels_of(section) == kernels
