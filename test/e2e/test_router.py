@@ -151,7 +151,6 @@ async def test_a_drain_lets_requests_end_and_moves_sessions(fleet: Fleet):  # A1
             while victim in fleet.workers():
                 await asyncio.sleep(0.05)
         assert (await http.post("/workers", json={"url": victim})).status_code == 202
-    await asyncio.to_thread(fleet.wait_serving, victim) if False else None
 
 
 def test_one_command_serves_several_replicas(tmp_path: Path):

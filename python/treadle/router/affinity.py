@@ -137,14 +137,12 @@ class SessionAffinity:
         """Where to go instead of the pinned replica, None to stay."""
         if pin.replica in ask.busy:
             return fleet.place(key, ask.without)
-        if not fleet.is_over(pin.replica):
+        known = min(pin.prompt_bytes, ask.prompt_bytes) / BYTES_PER_TOKEN
+        highest = fleet.load(pin.replica) - max(fleet.gap, known)
+        if highest < 0 or not fleet.is_over(pin.replica):
             return None
         other = fleet.place(key, {*ask.without, pin.replica})
-        known = min(pin.prompt_bytes, ask.prompt_bytes) / BYTES_PER_TOKEN
-        saving = max(fleet.gap, known)
-        if other is None or fleet.load(other) > fleet.load(pin.replica) - saving:
-            return None
-        return other
+        return other if other is not None and fleet.load(other) <= highest else None
 
     def _spill(self, ask: Ask, pin: Pin, other: str) -> Choice:
         pin.spills += 1
