@@ -5,8 +5,11 @@ templates, programs of SGLang's vocabulary. The server is an `Engine`, as a scri
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +18,7 @@ import psutil
 import pytest
 
 import treadle as tr
+from test.e2e.server import ROOT
 from treadle.lang.examples import (
     coding_agent,
     extraction,
@@ -297,6 +301,23 @@ def name_of(module: ModuleType) -> str:
 @pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
 def test_an_example_finds_what_it_looks_for(engine: tr.Engine, example: Any):
     assert example.main() == EXAMPLES[example]
+
+
+def test_the_program_of_the_readme_runs(
+    engine: tr.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+):
+    text = (ROOT / "README.md").read_text()
+    source = next(
+        block
+        for block in re.findall(r"```python\n(.*?)```", text, re.S)
+        if block.startswith("import treadle")
+    )
+    assert len(source.strip().splitlines()) <= 20
+    monkeypatch.chdir(tmp_path)
+    shared = source.replace('tr.Engine("demo:v41-mini")', "contextlib.nullcontext(engine)")
+    exec(shared, {"engine": engine, "contextlib": contextlib})
+    assert capsys.readouterr().out.startswith("12 * 34 = 408 ")
+    assert tr.Trace.load(tmp_path / "run.json").totals().num_tool_calls == 1
 
 
 def test_few_shot_classification_tells_code_from_prose(engine: tr.Engine):
