@@ -22,37 +22,37 @@ REPLAYING = (*MEMORY, "--max-warm-windows", "0")  # else the window is there alr
 
 def test_warm_turn_of_a_hybrid_model_replays_a_bounded_number_of_rows(serve: StartServer):
     server = serve(GEMMA, *REPLAYING)
-    prompt = source_ids(server, 1500)
+    prompt = source_ids(server, 1100)
     first = generate(server, input_ids=prompt, sampling_params=greedy(24))
-    assert usage(first) == (1500, 0, 0)
+    assert usage(first) == (1100, 0, 0)
     output = first["output_ids"]
     assert isinstance(output, list)
     turn = [*prompt, *output, *prompt[100:300]]
     warm = generate(server, input_ids=turn, sampling_params=greedy(24))
     n, cached, replayed = usage(warm)
-    # 1,500 + 24 tokens, the last of which was sampled but never run, in pages of 16
-    assert (n, cached, replayed) == (1724, 1520, LONGEST_REPLAY)
+    # 1,100 + 24 tokens, the last of which was sampled but never run, in pages of 16
+    assert (n, cached, replayed) == (1324, 1120, LONGEST_REPLAY)
     httpx.post(server.url + "/flush_cache", timeout=60)
     cold = generate(server, input_ids=turn, sampling_params=greedy(24))
-    assert usage(cold) == (1724, 0, 0)
-    fork = generate(server, input_ids=turn[:1000] + prompt[:100], sampling_params=greedy(4))
-    assert usage(fork)[1] == 992
+    assert usage(cold) == (1324, 0, 0)
+    fork = generate(server, input_ids=turn[:700] + prompt[:100], sampling_params=greedy(4))
+    assert usage(fork)[1] == 688
     off = generate(server, input_ids=turn, swa_replay="off", sampling_params=greedy(24))
-    assert usage(off) == (1724, 0, 0)
+    assert usage(off) == (1324, 0, 0)
     assert off["output_ids"] == cold["output_ids"]
 
 
 def test_next_turn_of_a_hybrid_model_replays_nothing_and_equals_cold(serve: StartServer):
     """Window donation, to the bit: also where a hit would be approximate."""
     server = serve(GEMMA, *MEMORY)
-    prompt = source_ids(server, 1500)
+    prompt = source_ids(server, 1100)
     first = generate(server, input_ids=prompt, sampling_params=greedy(24))
     output = first["output_ids"]
     assert isinstance(output, list)
     turn = [*prompt, *output, *prompt[100:300]]
     asked = {"input_ids": turn, "return_logprob": True, "sampling_params": greedy(8)}
     warm = generate(server, **asked)
-    assert usage(warm) == (1724, 1520, 0)
+    assert usage(warm) == (1324, 1120, 0)
     cold = generate(server, swa_replay="off", **asked)
     assert (warm["output_ids"], logprobs(warm)) == (cold["output_ids"], logprobs(cold))
 
