@@ -104,6 +104,15 @@ class AbortAll:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseSessions:
+    """Nothing more comes in these sessions. `owner`: the first fields of the namespaces that they
+    may have used."""
+
+    sessions: tuple[str, ...]
+    owner: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Flush:
     """Empty the prefix cache."""
 
@@ -322,6 +331,7 @@ Message = (
     | TokenBytes
     | AbortRequest
     | AbortAll
+    | ReleaseSessions
     | Flush
     | Profile
     | Done
@@ -341,6 +351,7 @@ TAGS: dict[str, type[Message]] = {
     "token_bytes": TokenBytes,
     "abort": AbortRequest,
     "abort_all": AbortAll,
+    "release": ReleaseSessions,
     "flush": Flush,
     "profile": Profile,
     "done": Done,

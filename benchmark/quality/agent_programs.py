@@ -109,17 +109,18 @@ def chat_task(port: int, case: AgentCase) -> bool:
     known = {tool.name: tool for tool in tools}
     for _ in range(MAX_TURNS):
         message = _ask(port, case, messages)
-        messages.append({name: value for name, value in message.items() if value is not None})
         if not message.get("tool_calls"):
             return is_solved(case, shop, message.get("content") or "")
-        for call in message["tool_calls"]:
-            function = call["function"]
+        calls = [tr.ToolCall(each["id"], **each["function"]) for each in message["tool_calls"]]
+        kept = {name: value for name, value in message.items() if value is not None}
+        messages.append({**kept, "tool_calls": [call.message_part() for call in calls]})
+        for call in calls:
             try:
-                arguments = known[function["name"]].read_arguments(function["arguments"])
-                result = shop.run(function["name"], arguments)
+                arguments = known[call.name].read_arguments(call.arguments)
+                result = shop.run(call.name, arguments)
             except (ValueError, KeyError) as error:
                 result = f"error: {error}"
-            messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
     return False
 
 

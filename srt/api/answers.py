@@ -273,6 +273,10 @@ class LoadsBody(msgspec.Struct, kw_only=True):
     loads: list[dict[str, float]]
 
 
+class ReleasedBody(msgspec.Struct, kw_only=True):
+    success: bool
+
+
 class AbortedBody(msgspec.Struct, kw_only=True):
     success: bool
     num_aborted: int

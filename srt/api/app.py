@@ -33,6 +33,7 @@ from .parsing import ParsingRoutes
 from .profile import ProfileRoutes
 from .request_log import LogStyle
 from .service import Service
+from .sessions import SessionRoutes
 from .text import TextRoutes
 
 Row = tuple[Endpoint, Handler]
@@ -125,6 +126,7 @@ def _controlling(service: Service) -> list[Row]:
         (table.READY, health.ready),
         (table.FLUSH, control.flush),
         (table.ABORT, control.abort),
+        (table.RELEASE, SessionRoutes(service).release),
         (table.START_PROFILE, profile.start),
         (table.STOP_PROFILE, profile.stop),
     ]

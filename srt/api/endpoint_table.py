@@ -200,6 +200,17 @@ ABORT = Endpoint(
     replies=(Reply(kind=answers.AbortedBody),),
     refusals=(*READING, 403),
 )
+RELEASE = Endpoint(
+    POST,
+    ("/release_session",),
+    NATIVE,
+    "Say that nothing more will come in a session, or several",
+    "A hint: what is kept for the session alone goes first when room is needed.",
+    request=schema.ReleaseBody,
+    example={"session_id": "my-session"},
+    replies=(Reply(kind=answers.ReleasedBody),),
+    refusals=(*READING, 503),
+)
 
 START_PROFILE = Endpoint(
     POST,

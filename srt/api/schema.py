@@ -269,6 +269,10 @@ class ProfileBody(msgspec.Struct, kw_only=True):
     profile_prefix: str | None = None
 
 
+class ReleaseBody(msgspec.Struct, kw_only=True):
+    session_id: str | list[str] | None = None
+
+
 class AbortBody(msgspec.Struct, kw_only=True):
     rid: str | None = None
     abort_all: bool | None = None

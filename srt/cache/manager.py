@@ -270,6 +270,10 @@ class CacheManager:
         self.pages.give_back(self.tree.flush())
         return True
 
+    def release_sessions(self, sessions: frozenset[str], owner: Namespace) -> None:
+        """See `WarmWindows.release`; the tree knows no sessions."""
+        self.windows.warm.release(sessions, owner)
+
     def counters(self) -> dict[str, float]:
         """Totals since start, in tokens or pages; resumed requests are not counted (B37)."""
         dropped = {

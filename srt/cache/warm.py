@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..messages import SlotId
 from .node import TOKEN_BYTES, Namespace
@@ -150,6 +150,14 @@ class WarmWindows:
     def touch(self, slot: SlotId) -> None:
         """The window has been used and stays."""
         self._kept[slot] = self._kept.pop(slot)
+
+    def release(self, sessions: frozenset[str], owner: Namespace) -> None:
+        """Windows of these sessions in namespaces that begin with `owner` belong to none from now
+        on, so they are among the first to be lost. What they serve is the same."""
+        for kept in self._kept.values():
+            window = kept.window
+            if window.session in sessions and window.ns[: len(owner)] == owner:
+                kept.window = replace(window, session=None)
 
     def reclaim(self) -> SlotId | None:
         """Lose the window that is worth least; its slot, or None when no slot can be had now."""

@@ -28,6 +28,7 @@ from ..messages import (
     Flush,
     GenerateRequest,
     Message,
+    ReleaseSessions,
     Stats,
     StatsRequest,
     StepResult,
@@ -136,6 +137,8 @@ class StepLoop:
         scheduler = self._books.scheduler
         if isinstance(message, AbortAll):
             scheduler.abort_all(message.reason, now)
+        elif isinstance(message, ReleaseSessions):
+            scheduler.release_sessions(message)
         elif isinstance(message, Flush):
             ok, text = scheduler.flush()
             log.info(event("flush_cache", {"ok": ok}))

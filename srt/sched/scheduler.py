@@ -27,6 +27,7 @@ from ..messages import (
     AbortRequest,
     Finish,
     GenerateRequest,
+    ReleaseSessions,
     RequestId,
     RequestOutput,
     StepPlan,
@@ -159,6 +160,10 @@ class Scheduler:
     def abort_all(self, reason: str, now: float) -> None:
         for rid in list(self._requests):
             self.abort(AbortRequest(rid, reason), now)
+
+    def release_sessions(self, message: ReleaseSessions) -> None:
+        """A hint (D18): what is kept for them goes before what is kept for others."""
+        self._cache.release_sessions(frozenset(message.sessions), message.owner)
 
     def take_events(self) -> tuple[RequestOutput, ...]:
         """Terminal outputs since the last call that no commit has returned."""

@@ -38,6 +38,7 @@ from ..messages import (
     Flush,
     Message,
     PromptOutput,
+    ReleaseSessions,
     RequestId,
     RequestOutput,
     Stats,
@@ -147,6 +148,11 @@ class Frontend:
 
     def abort_all(self, message: str) -> int:
         return self._abort([choice for choice, _ in self._live.values()], message)
+
+    def release_sessions(self, sessions: Sequence[str], owner: tuple[tuple[str, str], ...]) -> None:
+        """Raises Overloaded while starting or draining, WorkerLost when the engine is dead."""
+        self.check_serving()
+        self._channel.send(ReleaseSessions(tuple(sessions), owner))
 
     async def flush(self) -> Done:
         """Asks for an empty prefix cache, once. Raises WorkerLost."""

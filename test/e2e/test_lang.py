@@ -57,6 +57,8 @@ def test_an_engine_is_a_process_that_answers(engine: tr.Engine):
     assert info["model_path"].endswith("v41-mini")
     found = engine.generate(["def f(x", "def g("], {"max_new_tokens": 2, "temperature": 0})
     assert [len(each["output_ids"]) for each in found] == [2, 2]
+    body = {"session_id": ["a", "b"]}
+    assert httpx.post(f"{engine.url}/release_session", json=body).json() == {"success": True}
 
 
 def test_a_fork_of_32_shares_one_prefix(engine: tr.Engine):

@@ -66,11 +66,20 @@ class Client:
 
     async def get(self, path: str) -> Any:
         """Raises Refused, Unreachable."""
-        return await self._whole("GET", path, None, {})
+        return await self._whole("GET", path, None, {}, self._retry)
 
-    async def post(self, path: str, body: Json, headers: Mapping[str, str] | None = None) -> Any:
-        """The decoded answer, or its text when it is no JSON. Raises Refused, Unreachable."""
-        return await self._whole("POST", path, body, headers or {})
+    async def post(
+        self,
+        path: str,
+        body: Json,
+        headers: Mapping[str, str] | None = None,
+        *,
+        is_hint: bool = False,
+    ) -> Any:
+        """The decoded answer, or its text when it is no JSON. `is_hint`: tried once, for it is not
+        worth waiting for. Raises Refused, Unreachable."""
+        retry = Retry(window_s=0.0) if is_hint else self._retry
+        return await self._whole("POST", path, body, headers or {}, retry)
 
     async def stream(
         self, path: str, body: Json, headers: Mapping[str, str] | None = None
@@ -99,9 +108,9 @@ class Client:
             await session.close()
 
     async def _whole(
-        self, method: str, path: str, body: Json | None, headers: Mapping[str, str]
+        self, method: str, path: str, body: Json | None, headers: Mapping[str, str], retry: Retry
     ) -> Any:
-        pauses = _Pauses(self._retry)
+        pauses = _Pauses(retry)
         while True:
             response = await self._open(method, path, body, headers, pauses)
             try:

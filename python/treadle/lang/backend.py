@@ -119,7 +119,7 @@ class Backend(Protocol):
     ...         return {}
     ...     async def split_reasoning(self, text, parser):
     ...         return "", text
-    ...     async def close_session(self, session):
+    ...     async def close_sessions(self, sessions):
     ...         pass
     >>> tr.function(lambda s: s.append("Once " + tr.gen("x"))).run(backend=Parrot())["x"]
     'again'
@@ -143,5 +143,5 @@ class Backend(Protocol):
     async def split_reasoning(self, text: str, parser: str | None) -> tuple[str, str]:
         """Reasoning and the rest of a generated text."""
 
-    async def close_session(self, session: Session) -> None:
-        """Nothing more will be asked in this session."""
+    async def close_sessions(self, sessions: Sequence[Session]) -> None:
+        """Nothing more will be asked in these, which are those of one run."""

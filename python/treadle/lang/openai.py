@@ -158,7 +158,7 @@ class OpenAI:
     async def split_reasoning(self, text: str, parser: str | None) -> tuple[str, str]:
         raise self._lacks("separate_reasoning of a text")
 
-    async def close_session(self, session: Session) -> None:
+    async def close_sessions(self, sessions: Sequence[Session]) -> None:
         """Nothing: the protocol has no sessions."""
 
     def close(self) -> None:

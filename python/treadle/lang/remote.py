@@ -15,7 +15,7 @@ from typing import Any
 
 from ..client.background import background
 from ..client.client import Client, Retry
-from ..client.errors import BrokenAnswer, ProgramError, Refused
+from ..client.errors import BrokenAnswer, ProgramError, Refused, Unreachable
 from .backend import Answer, AnswerRequest, Delta, OnDelta, ScoreRequest, Scores, Session
 from .chat_wire import ChatStream, chat_body, logprob_fields, read_whole
 from .choices import ChoiceScore
@@ -25,6 +25,7 @@ from .prompt import ChatPrompt, Prompt, TextPrompt
 Json = dict[str, Any]
 
 NOTHING_NEW = {"max_new_tokens": 0, "temperature": 0}
+MAX_RELEASED = 4096  # sessions that the server takes at once
 ABSENT = (404, 405, 501)  # a server without the route
 
 
@@ -55,7 +56,7 @@ class RuntimeEndpoint:
             self.url, api_key=api_key, verify=verify, timeout_s=timeout_s,
             retry=Retry(window_s=retry_s),
         )  # fmt: skip
-        self._closes_sessions = True
+        self._releases_sessions = True
 
     @property
     def name(self) -> str:
@@ -183,18 +184,22 @@ class RuntimeEndpoint:
         found = await self._client.post("/separate_reasoning", body)
         return found["reasoning_text"], found["text"]
 
-    async def close_session(self, session: Session) -> None:
-        """Told to the server, which gives up what it keeps for the session; a server that keeps
-        nothing has no such route."""
-        if not self._closes_sessions:
+    async def close_sessions(self, sessions: Sequence[Session]) -> None:
+        """The server gives up first what it keeps for these alone. Told once, by way of the first,
+        and no error when it is not heard: a server that is gone, or that has no such route, keeps
+        nothing for them."""
+        if not self._releases_sessions:
             return
+        names = [session.id for session in sessions]
         try:
-            await self._client.post("/close_session", {"session_id": session.id}, session.headers())
+            for start in range(0, len(names), MAX_RELEASED):
+                body = {"session_id": names[start : start + MAX_RELEASED]}
+                headers = sessions[0].headers()
+                await self._client.post("/release_session", body, headers, is_hint=True)
         except Refused as error:
-            if error.status in ABSENT:
-                self._closes_sessions = False
-            elif error.status != 400:  # 400: it never knew the session
-                raise
+            self._releases_sessions = error.status not in ABSENT
+        except Unreachable:
+            return
 
     async def post(self, path: str, body: Json) -> Any:
         """Any route of the server, from a coroutine. Raises Refused, Unreachable."""

@@ -297,7 +297,7 @@ class State:
             branch = pending.pop()
             pending += branch.children
             sessions.append(branch.session)
-        await asyncio.gather(*(self._run.backend.close_session(each) for each in sessions))
+        await self._run.backend.close_sessions(sessions)
 
     def __enter__(self) -> State:
         return self

@@ -20,6 +20,7 @@ BODIES: dict[str, list[type[msgspec.Struct]]] = {
     "/tokenize": [schema.TokenizeRequest],
     "/detokenize": [schema.DetokenizeRequest],
     "/abort_request": [schema.AbortBody],
+    "/release_session": [schema.ReleaseBody],
 }
 VALID: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "a"}]},
@@ -28,6 +29,7 @@ VALID: dict[str, dict[str, Any]] = {
     "/tokenize": {"prompt": "a"},
     "/detokenize": {"tokens": [1]},
     "/abort_request": {"rid": "a"},
+    "/release_session": {"session_id": "a"},
 }
 STATUSES = {200, 400, 404, 413, 501}
 

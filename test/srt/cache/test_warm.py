@@ -56,6 +56,24 @@ def test_window_serves_hits_whose_rows_are_still_in_the_ring(warm, end, written,
     assert find(warm, limit) == ((3, length) if length else None)
 
 
+def test_windows_of_released_sessions_are_lost_before_those_of_others(warm):
+    """They serve as before until then."""
+    for slot, session, ns in ((1, "a", ()), (2, "b", ()), (3, "b", (("owner", "x"),))):
+        warm.keep(SlotId(slot), window(52, session=session, ns=ns), None)
+    warm.release(frozenset({"b"}), (("owner", "y"),))
+    warm.release(frozenset({"b"}), ())
+    assert find(warm, session="b") == (2, 52)
+    assert [warm.reclaim() for _ in range(3)] == [2, 3, 1]
+
+
+def test_the_owner_bounds_what_is_released(warm):
+    for slot, owner in ((1, "x"), (2, "y")):
+        ns = (("owner", owner), ("salt", "s"))
+        warm.keep(SlotId(slot), window(52, session="a", ns=ns), None)
+    warm.release(frozenset({"a"}), (("owner", "y"),))
+    assert [warm.reclaim() for _ in range(2)] == [2, 1]
+
+
 def test_rows_below_the_hit_of_its_own_admission_are_not_offered(warm):
     """A staircase replay leaves the upper layers without them (B40)."""
     warm.keep(SlotId(3), window(17, start=12), None)

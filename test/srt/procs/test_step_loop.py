@@ -24,6 +24,7 @@ from treadle.srt.messages import (
     Flush,
     GenerateRequest,
     Message,
+    ReleaseSessions,
     RequestId,
     RequestOutput,
     SamplingParams,
@@ -146,6 +147,14 @@ def test_aborts_end_requests(bench: Bench):
     bench.tell(loop, bench.device.execute(bench.plan()))
     assert [x.rid for x in bench.outputs()] == ["a"]
     assert not bench.books[0].scheduler.has_work
+
+
+def test_released_sessions_are_a_hint_without_an_answer(bench: Bench):
+    """D18: what runs in them goes on."""
+    loop = bench.loop(ALONE)
+    bench.tell(loop, request("a"), ReleaseSessions(("s",)))
+    bench.tell(loop, bench.device.execute(bench.plan()))
+    assert [x.rid for x in bench.outputs()] == ["a"]
 
 
 def test_flush_is_answered_with_its_token(bench: Bench):

@@ -105,5 +105,5 @@ class FakeBackend:
         reasoning, mark, rest = text.partition("</think>")
         return (reasoning, rest) if mark else ("", text)
 
-    async def close_session(self, session: Session) -> None:
-        self.closed.append(session)
+    async def close_sessions(self, sessions: Sequence[Session]) -> None:
+        self.closed += sessions

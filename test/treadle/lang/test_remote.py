@@ -160,8 +160,22 @@ def test_a_server_that_stays_away_ends_the_run_with_an_error(server: HttpServer)
     assert isinstance(state.error(), tr.Unreachable)
 
 
-def test_closing_tells_the_server_once_whether_it_knows_sessions(server: HttpServer, run):
+def test_closing_releases_the_session(server: HttpServer, run):
+    server.handler = lambda asked: {} if asked.path == "/release_session" else answer(asked)
+    run("a", tr.gen("x"), session_id="s").close()
+    assert server.asked[-1].body == {"session_id": ["s"]}
+    assert server.asked[-1].headers["x-session-id"] == "s"
+
+
+def test_closing_without_a_server_is_no_error_and_does_not_wait(server: HttpServer, run):
+    state = run("a", tr.gen("x"))
+    server.stop()
+    state.close()
+    server.start()
+    assert state["x"] == "42"
+
+
+def test_a_server_that_keeps_nothing_for_sessions_is_not_asked_again(server: HttpServer, run):
     for _ in range(2):
         run("a", tr.gen("x")).close()
-    assert [a.path for a in server.asked].count("/close_session") == 1  # 404: no such route
-    server.handler = lambda asked: {} if asked.path == "/close_session" else answer(asked)
+    assert [a.path for a in server.asked].count("/release_session") == 1  # 404: no such route
