@@ -20,7 +20,8 @@ from types import TracebackType
 from typing import Any
 
 from ..client.background import background
-from ..client.errors import EngineFailed, ProgramError
+from ..client.errors import EngineFailed, ProgramError, Unsupported
+from .backend import Session
 from .remote import RuntimeEndpoint
 
 Json = dict[str, Any]
@@ -104,6 +105,28 @@ class Engine(RuntimeEndpoint):
         if return_logprob:
             body["return_logprob"] = True
         return await self.post("/generate", body)
+
+    def start_profile(self, output_dir: str | None = None, num_steps: int | None = None) -> Json:
+        """Begins a trace of the workers; the answer says where its file will be."""
+        given = {"output_dir": output_dir, "num_steps": num_steps}
+        body = {name: value for name, value in given.items() if value is not None}
+        return dict(background().wait(self.post("/start_profile", body)))
+
+    def stop_profile(self) -> Json:
+        """Ends the trace and writes its file."""
+        return dict(background().wait(self.post("/stop_profile", {})))
+
+    def encode(self, prompt: object) -> Json:
+        """Raises Unsupported: the server generates text and has no embeddings."""
+        raise Unsupported("encode: the server generates text and has no embeddings")
+
+    def open_session(self, capacity_of_str_len: int, session_id: str | None = None) -> str:
+        """Raises Unsupported: sessions are names that requests carry, nothing is opened."""
+        raise Unsupported("open_session: a session is a name; run(..., session_id=...) gives it")
+
+    def close_session(self, session_id: str) -> None:
+        """Nothing more will be asked in this session."""
+        background().wait(self.close_sessions([Session(session_id)]))
 
 
 class Runtime(Engine):

@@ -42,20 +42,24 @@ class RuntimeEndpoint:
         base_url: str,
         api_key: str | None = None,
         verify: bool | str = True,
+        chat_template_name: str | None = None,
         *,
         model: str = "default",
-        timeout_s: float = 600.0,
         retry_s: float = 30.0,
     ) -> None:
         """`verify`: of its TLS certificate; a path names your own authority. `model`: what requests
         call it, for routers of several models. `retry_s`: for how long a server that is away is
-        waited for."""
+        waited for. Raises ProgramError for `chat_template_name`: the template is the server's."""
+        if chat_template_name is not None:
+            raise ProgramError(
+                "chat_template_name: chats are rendered by the server; start it with "
+                f"--chat-template {chat_template_name}"
+            )
         self.url = base_url.rstrip("/")
         self._model = model
         self._client = Client(
-            self.url, api_key=api_key, verify=verify, timeout_s=timeout_s,
-            retry=Retry(window_s=retry_s),
-        )  # fmt: skip
+            self.url, api_key=api_key, verify=verify, retry=Retry(window_s=retry_s)
+        )
         self._releases_sessions = True
 
     @property

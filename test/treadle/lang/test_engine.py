@@ -27,6 +27,14 @@ def test_a_server_that_does_not_start_says_why():
         tr.Engine("demo:v41-mini", no_such_flag=1)
 
 
+def test_what_a_server_does_not_have_is_refused_by_name():
+    engine = object.__new__(tr.Engine)  # none is started
+    with pytest.raises(tr.Unsupported, match="no embeddings"):
+        engine.encode("a")
+    with pytest.raises(tr.Unsupported, match="a session is a name"):
+        engine.open_session(100)
+
+
 def test_a_model_is_needed():
     with pytest.raises(tr.ProgramError, match="needs a model"):
         tr.Engine()

@@ -56,6 +56,11 @@ def run(server: HttpServer) -> Iterator[Callable[..., tr.State]]:
     endpoint.close()
 
 
+def test_the_template_is_the_server_s():
+    with pytest.raises(tr.ProgramError, match="--chat-template chatml"):
+        tr.RuntimeEndpoint("http://a", chat_template_name="chatml")
+
+
 def test_a_text_is_asked_natively_in_its_session(server: HttpServer, run):
     state = run("a", tr.gen("x", max_tokens=2, seed=7, priority=1), session_id="s")
     (asked,) = server.asked
