@@ -21,7 +21,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from ..client.background import background
-from ..client.errors import Cancelled, ClientError
+from ..client.errors import Cancelled, ClientError, ProgramError
 from .asker import Asker
 from .backend import Session
 from .cells import Cell
@@ -173,6 +173,8 @@ class Evaluate:
             branch.owner, branch.asker, branch.transcript, branch.log, self._cells
         )
         await interpreter.evaluate(self._expr)
+        for name, cell in self._cells.items():
+            cell.fail(ProgramError(f"the expression did not set {name!r}"))  # if it is not full
 
     def fail(self, error: Exception) -> None:
         for cell in self._cells.values():

@@ -51,11 +51,10 @@ class Interpreter:
 
     async def evaluate(self, expr: Expr) -> None:
         """Raises ClientErrors."""
-        for kind, handler in _HANDLERS.items():
-            if isinstance(expr, kind):
-                await handler(self, expr)
-                return
-        raise ProgramError(f"{type(expr).__name__} is not an expression of a program")
+        handler = _HANDLERS.get(type(expr))
+        if handler is None:
+            raise ProgramError(f"{type(expr).__name__} is not an expression of a program")
+        await handler(self, expr)
 
     async def text(self, node: Text) -> None:
         self.transcript.append(node.text)
@@ -94,7 +93,7 @@ class Interpreter:
     async def agent(self, node: Agent) -> None:
         loop = AgentLoop(self.run, self.asker, self.transcript, self.log, node)
         value, meta = await loop.play()
-        self.fill(node.name, value, meta)
+        self.fill(node.name, value, meta, meta["reasoning"])
 
     async def gen(self, node: Gen) -> None:
         tools = tuple(node.tools.specs()) if node.tools is not None else ()

@@ -121,6 +121,10 @@ class Program:
             return _one_by_one(futures, stop)
         try:
             return in_order(futures, has_bar=progress_bar)
+        except BaseException:  # as by Ctrl-C: nothing goes on without its reader
+            for _, state, _ in jobs:
+                state.cancel()
+            raise
         finally:
             stop()
 

@@ -1,14 +1,16 @@
 """A run as one JSON file: what was asked and told, when, and what the caches gave.
 
-    {format, program, backend, began_at, seconds, error,
+    {format, program, backend, began_at, seconds, error, messages: [...],
      branches: [{id, parent, start_s}], entries: [...], values: {variable: value}}
 
-Entries are those of `entry_json.py`. Values that JSON does not have are saved as their text.
+Entries are those of `entry_json.py`, but that prompts of chats name their messages by index: an
+agent sends all of them in each of its turns, and the file has each once. Values that JSON does not
+have are saved as their text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,8 @@ class Trace:
     error: str = ""
 
     def save(self, path: str | Path) -> Path:
+        entries = [entry_json(entry) for entry in self.entries]
+        messages = _fold(entries)
         content = {
             "format": FORMAT,
             "program": self.program,
@@ -74,7 +78,8 @@ class Trace:
             "seconds": self.seconds,
             "error": self.error,
             "branches": list(self.branches),
-            "entries": [entry_json(entry) for entry in self.entries],
+            "messages": messages,
+            "entries": entries,
             "values": self.values,
         }
         option = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
@@ -89,6 +94,7 @@ class Trace:
             found = orjson.loads(Path(path).read_bytes())
             if found["format"] != FORMAT:
                 raise ProgramError(f"{path}: format is {found['format']!r}, expected {FORMAT!r}")
+            _unfold(found["entries"], found["messages"])
             return cls(
                 found["program"],
                 found["backend"],
@@ -99,7 +105,7 @@ class Trace:
                 found["values"],
                 found["error"],
             )
-        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        except (orjson.JSONDecodeError, KeyError, TypeError, IndexError) as error:
             raise ProgramError(f"{path} is no trace of a run: {error!r}") from None
 
     def totals(self) -> Totals:
@@ -114,6 +120,34 @@ class Trace:
             for key in SUMMED:
                 sums[key] += meta.get(key) or 0
         return Totals(requests, tools, **sums)
+
+
+def _prompts(entry: Json) -> list[Json]:
+    asked = entry["asked"]
+    one = [asked["prompt"]] if "prompt" in asked else []
+    found: list[Json] = [*one, *asked.get("bases", ()), *asked.get("prompts", ())]
+    return [prompt for prompt in found if "messages" in prompt]
+
+
+def _fold(entries: Sequence[Json]) -> list[Json]:
+    """Puts indices in the place of messages; the messages."""
+    places: dict[bytes, int] = {}
+    messages: list[Json] = []
+    for prompt in (prompt for entry in entries for prompt in _prompts(entry)):
+        indices = []
+        for message in prompt["messages"]:
+            key = orjson.dumps(message, option=orjson.OPT_SORT_KEYS)
+            if key not in places:
+                places[key] = len(messages)
+                messages.append(message)
+            indices.append(places[key])
+        prompt["messages"] = indices
+    return messages
+
+
+def _unfold(entries: Sequence[Json], messages: Sequence[Json]) -> None:
+    for prompt in (prompt for entry in entries for prompt in _prompts(entry)):
+        prompt["messages"] = [messages[index] for index in prompt["messages"]]
 
 
 def entry_meta(entry: Entry) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -59,6 +60,23 @@ def test_reasoning_has_a_variable_of_its_own(backend: FakeBackend):
     state = program(tr.user("2 + 2"), tr.assistant(tr.separate_reasoning(tr.gen("x")))).run()
     assert (state["x"], state["x_reasoning_content"]) == ("4", "2 and 2")
     assert state.messages()[-1]["reasoning_content"] == "2 and 2"
+
+
+def test_so_has_that_of_an_agent(backend: FakeBackend):
+    backend.reply = lambda request: Answer("4", "2 and 2", meta=dict(META))
+    state = program(tr.user("2 + 2"), tr.separate_reasoning(tr.agent("x"))).run()
+    assert (state["x"], state["x_reasoning_content"]) == ("4", "2 and 2")
+
+
+def test_a_variable_that_nothing_has_set_is_an_error_and_no_wait(backend: FakeBackend):
+    @dataclass(frozen=True, slots=True)
+    class Silent(tr.Expr):
+        def names(self):
+            yield "x"
+
+    state = program(tr.separate_reasoning(Silent())).run()
+    with pytest.raises(tr.ProgramError):
+        state["x"]
 
 
 def test_reasoning_of_a_text_is_split_by_the_backend_and_stays_in_the_text(backend: FakeBackend):

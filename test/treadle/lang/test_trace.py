@@ -50,6 +50,12 @@ def test_a_trace_survives_its_file(backend: FakeBackend, tmp_path):
     assert (totals.num_requests, totals.num_tool_calls, totals.cached_tokens) == (6, 1, 16)
 
 
+def test_each_message_is_in_the_file_once(backend: FakeBackend, tmp_path):
+    scripted(backend)
+    text = everything.run().save_trace(tmp_path / "run.json").read_text()
+    assert text.count('"1 + 2?"') == 1
+
+
 def test_what_failed_is_in_it_with_its_error(backend: FakeBackend, tmp_path):
     backend.reply = lambda request: tr.Refused(400, "bad")
     state = everything.run()
