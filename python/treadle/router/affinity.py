@@ -1,9 +1,9 @@
 """Session affinity: session -> replica, and when load overrides it. Pure: no clock, no I/O.
 
     known key -> its replica while that is ready                                        pinned
-              -> elsewhere for once, when its replica is over its bound and the other
-                 is lower by the gap and by what it knows of the prompt, which would
-                 be run again; for good when that happens twice running                  spill
+              -> elsewhere for once, when its replica is over its bound and the other is
+                 lower by the gap, and by more than it costs to run the known part of
+                 the prompt there again; for good when that happens twice running        spill
               -> elsewhere for good, when its replica is gone, draining or failed        failover
     new key   -> where its parent session is, unless over its bound                      cache
               -> the first replica in the order of its parent's key, or of its own,
@@ -76,6 +76,7 @@ class AffinityRules:
     ttl_s: float = 600.0
     capacity: int = 1_000_000
     max_spills: int = 2  # times running, then the key moves
+    move_cost: float = 4.0  # of a token that is run again elsewhere, where others wait for it too
 
 
 class SessionAffinity:
@@ -138,7 +139,7 @@ class SessionAffinity:
         if pin.replica in ask.busy:
             return fleet.place(key, ask.without)
         known = min(pin.prompt_bytes, ask.prompt_bytes) / BYTES_PER_TOKEN
-        highest = fleet.load(pin.replica) - max(fleet.gap, known)
+        highest = fleet.load(pin.replica) - max(fleet.gap, self._rules.move_cost * known)
         if highest < 0 or not fleet.is_over(pin.replica):
             return None
         other = fleet.place(key, {*ask.without, pin.replica})

@@ -101,9 +101,9 @@ def test_spill_needs_the_bound_passed_and_a_gap_below():  # A9
 def test_a_spill_must_save_more_than_running_the_prompt_again():  # A9
     bench = Bench(gap=100.0)
     home = bench.ask(prompt_bytes=40_000).replica  # of 4 bytes: 10,000 tokens
-    bench.load(home, 9000.0)
+    bench.load(home, 39_000.0)
     assert bench.ask(prompt_bytes=44_000).decision is Decision.PINNED
-    bench.load(home, 12_000.0)
+    bench.load(home, 45_000.0)
     assert bench.ask(prompt_bytes=44_000).decision is Decision.SPILL
 
 
@@ -227,7 +227,8 @@ def queue_times(with_hot_key: bool, affinity_on: bool = True) -> list[float]:
             loads[name] -= tokens
             bench.load(name, loads[name])
         bench.now = at
-        name = bench.ask(1000 + key).replica if affinity_on else bench.fleet.first(1000 + key)
+        choice = bench.ask(1000 + key, prompt_bytes=400)
+        name = choice.replica if affinity_on else bench.fleet.first(1000 + key)
         begin = max(at, free_at[name])
         free_at[name] = begin + cost / 1000
         loads[name] += cost
