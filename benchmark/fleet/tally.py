@@ -6,7 +6,6 @@ Lengths are given back in real tokens.
 
 from __future__ import annotations
 
-import statistics
 from array import array
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ QUANTILES = (50, 90, 99)
 @dataclass(frozen=True, slots=True)
 class Figures:
     """`best_hit_rate`: of one cache that forgets nothing. `imbalance`: the busiest replica over the
-    mean, in requests at a moment (mean over samples with anything to do) and in rows over the run.
+    mean, in requests at a moment (mean of both over all samples) and in rows over the run.
     `moved`: of sessions that went on after the kill, how many are elsewhere since, by whether their
     replica was killed. `broken`: streams cut by the kill; `lost`: errors instead of an answer.
     """
@@ -56,7 +55,8 @@ class Tally:
     ttft: array[float] = field(default_factory=lambda: array("d"))
     decisions: Counter[str] = field(default_factory=Counter)
     moved: Counter[str] = field(default_factory=Counter)
-    samples: list[float] = field(default_factory=list)
+    busiest: float = 0.0  # sums over samples
+    mean: float = 0.0
 
     def answered(self, job: Job, turn: Turn) -> None:
         self.prompt += job.prompt
@@ -67,9 +67,8 @@ class Tally:
 
     def sample(self, requests: Sequence[int]) -> None:
         """`requests`: at each living replica, at one moment."""
-        total = sum(requests)
-        if total >= len(requests):
-            self.samples.append(max(requests) * len(requests) / total)
+        self.busiest += max(requests)
+        self.mean += sum(requests) / len(requests)
 
     def figures(self, rows: Sequence[int], seconds: float, lost: int) -> Figures:
         times = np.frombuffer(self.ttft, np.float64) if self.ttft else np.zeros(1)
@@ -85,7 +84,7 @@ class Tally:
             replayed_rows=round(self.replayed * scale),
             ttft_s={f"p{q}": _short(mark) for q, mark in zip(QUANTILES, marks, strict=True)},
             ttft_mean_s=_short(float(times.mean())),
-            imbalance_requests=_short(statistics.fmean(self.samples) if self.samples else 0.0),
+            imbalance_requests=_short(self.busiest / self.mean if self.mean else 0.0),
             imbalance_rows=_short(max(rows) * len(rows) / max(1, sum(rows))),
             decisions=dict(sorted(self.decisions.items())),
             moved=dict(sorted(self.moved.items())),
