@@ -32,6 +32,7 @@ PACKAGES = ("torch", "aiohttp")
 EVALS = ROOT / "test" / "evals" / "agent_tasks.jsonl"
 MODEL = ROOT / "test" / "checkpoints" / "v41-mini"
 MAX_TURNS = 6
+TASK_TOKENS = 256  # of each turn; a case's own limit is for its one turn
 Solve = Callable[[AgentCase], bool]
 
 
@@ -63,17 +64,14 @@ class Share:
 def from_here(s: tr.State, case: AgentCase) -> None:
     """Whatever the case says, as the chat API would be asked; one turn is all it gets."""
     s += tr.history(case.body["messages"])
-    s += tr.agent("answer", Workshop.of(case).tools(case), max_turns=1, max_tokens=_length(case))
+    limit = int(case.body["max_tokens"])
+    s += tr.agent("answer", Workshop.of(case).tools(case), max_turns=1, max_tokens=limit)
 
 
 @tr.function
 def from_the_question(s: tr.State, case: AgentCase, shop: Workshop) -> None:
     s += tr.history(task_messages(case))
-    s += tr.agent("answer", shop.tools(case), max_turns=MAX_TURNS, max_tokens=_length(case))
-
-
-def _length(case: AgentCase) -> int:
-    return int(case.body["max_tokens"])
+    s += tr.agent("answer", shop.tools(case), max_turns=MAX_TURNS, max_tokens=TASK_TOKENS)
 
 
 def program_turn(case: AgentCase) -> bool:
@@ -97,7 +95,7 @@ def _options(case: AgentCase) -> dict[str, Any]:
 
 
 def chat_turn(port: int, case: AgentCase) -> bool:
-    message = _ask(port, case, case.body["messages"])
+    message = _ask(port, case, case.body["messages"], int(case.body["max_tokens"]))
     calls = [call["function"] for call in message.get("tool_calls") or ()]
     return passes(case.expect, message.get("content"), calls)
 
@@ -108,7 +106,7 @@ def chat_task(port: int, case: AgentCase) -> bool:
     tools = shop.tools(case)
     known = {tool.name: tool for tool in tools}
     for _ in range(MAX_TURNS):
-        message = _ask(port, case, messages)
+        message = _ask(port, case, messages, TASK_TOKENS)
         if not message.get("tool_calls"):
             return is_solved(case, shop, message.get("content") or "")
         calls = [tr.ToolCall(each["id"], **each["function"]) for each in message["tool_calls"]]
@@ -124,8 +122,9 @@ def chat_task(port: int, case: AgentCase) -> bool:
     return False
 
 
-def _ask(port: int, case: AgentCase, messages: Sequence[Json]) -> Any:
+def _ask(port: int, case: AgentCase, messages: Sequence[Json], max_tokens: int) -> Any:
     body = {"model": "m", "temperature": 0, **case.body, "messages": list(messages)}
+    body["max_tokens"] = max_tokens
     answer: Any = post(port, "/v1/chat/completions", body)
     return answer["choices"][0]["message"]
 
@@ -157,7 +156,7 @@ def main() -> None:
         settings = {
             "model": describe_file(args.model), "evals": describe_file(args.evals),
             "kinds": KINDS, "cases": len(cases), "concurrency": args.concurrency,
-            "threads": args.threads, "max_turns": MAX_TURNS,
+            "threads": args.threads, "max_turns": MAX_TURNS, "task_tokens": TASK_TOKENS,
         }  # fmt: skip
         content = {"environment": environment, "settings": settings, "sides": shares, "gaps": gaps}
         print(write_result(args.out, content))
