@@ -62,7 +62,6 @@ WITHOUT_MIRROR = {
     # values of the language, through lang/test_interpreter and lang/test_trace
     "treadle/lang/backend.py", "treadle/lang/ir.py", "treadle/lang/recorder.py",
     "treadle/lang/run.py", "treadle/lang/asker.py",
-    "treadle/lang/engine_child.py",  # through e2e/test_lang
     "srt/layers/batch.py", "srt/layers/pools.py",  # values, through worker/test_mapping
     # structure, through the parity tests of models/test_registry
     "srt/layers/attention.py", "srt/layers/mlp.py", "srt/layers/rope.py",

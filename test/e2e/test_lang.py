@@ -8,6 +8,8 @@ import asyncio
 import contextlib
 import os
 import re
+import runpy
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -303,6 +305,13 @@ def name_of(module: ModuleType) -> str:
 @pytest.mark.parametrize("example", EXAMPLES, ids=name_of)
 def test_an_example_finds_what_it_looks_for(engine: tr.Engine, example: Any):
     assert example.main() == EXAMPLES[example]
+
+
+def test_an_example_is_a_command(engine: tr.Engine, monkeypatch: pytest.MonkeyPatch, capsys: Any):
+    monkeypatch.setattr(sys, "argv", ["judge", engine.url])
+    runpy.run_path(judge.__file__, run_name="__main__")
+    assert capsys.readouterr().out == "'b0c10b80'\n"
+    tr.set_default_backend(engine)
 
 
 def test_the_program_of_the_readme_runs(

@@ -56,6 +56,7 @@ class Branch:
         self.error: Exception | None = None
         self.children: list[Branch] = []
         self._queue: deque[Work] = deque()
+        self._current: Work | None = None  # has left the queue and not yet run
         self._task: asyncio.Task[None] | None = None
         self._warmer: asyncio.Task[None] | None = None
         self._is_ready = parent is None
@@ -83,9 +84,13 @@ class Branch:
         background().call(functools.partial(self._keep_warm, seconds))
 
     def idle(self) -> Future[None]:
-        """Done when everything submitted so far has run or failed."""
+        """Done when everything submitted so far has run or failed; at once when it has, so that
+        whoever may not block can read a branch that has ended."""
         mark = Mark()
-        self.submit(mark)
+        if self._queue or self._current is not None:
+            self.submit(mark)
+        else:
+            mark.done.set_result(None)
         return mark.done
 
     def end(self) -> None:
@@ -115,12 +120,14 @@ class Branch:
     async def _pump(self) -> None:
         while self._queue:
             work = self._queue[0]
+            self._current = None if isinstance(work, Mark) else work
+            self._queue.popleft()  # after it is current: others must not see neither
             try:
                 if self.error is None:
                     await work.run(self)
                 else:
                     work.fail(self.error)
-                self._queue.popleft()
+                self._current = None
             except Exception as error:  # errors are values on the branch, bugs of a program too
                 self.fail(error)
 
@@ -157,6 +164,9 @@ class Branch:
         if self.error is None:
             self.error = error
         self._is_ready = True
+        current, self._current = self._current, None
+        if current is not None:
+            current.fail(error)
         while self._queue:
             self._queue.popleft().fail(error)
 

@@ -221,6 +221,10 @@ class RuntimeEndpoint:
         """Ends the connections; the next request opens new ones."""
         background().wait(self._client.aclose())
 
+    async def aclose(self) -> None:
+        """As `close`, from a coroutine."""
+        await asyncio.wrap_future(background().start(self._client.aclose()))
+
 
 def _as_list(found: Any) -> list[Json]:
     return found if isinstance(found, list) else [found]

@@ -68,6 +68,12 @@ def test_a_coroutine_may_be_run_without_a_loop(backend: FakeBackend):
     assert coroutine.run("a").ret_value[0] == "42"
 
 
+async def test_a_run_that_has_ended_is_read_without_waiting(backend: FakeBackend):
+    state = await coroutine.arun("a")
+    assert state.error() is None and state.text() == "a42" and state["x"] == "42"
+    assert state.messages() == [] and len(state.trace().entries) == 1
+
+
 async def test_reading_that_would_block_the_loop_is_refused(backend: FakeBackend):
     @tr.function
     async def blocks(s):
