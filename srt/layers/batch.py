@@ -37,6 +37,7 @@ class LayerRows:
     page_dst: Tensor  # [R] page * P + offset, or -1 where nothing is written (replayed rows)
     paged_runs: Tensor  # [B, 4] slot, first q row, q rows, position of the first q row
     window_runs: Tensor  # [B, 7] slot, first k row, k rows, first q row, q rows, position, floor
+    longest: int  # positions of the longest request that rows leave of, up to its last row; 0: none
 
     def drop(self, rows: Tensor) -> Tensor:
         """`rows` [R, ...] without those that do not leave: [O, ...]."""

@@ -52,48 +52,21 @@ class Compressor:
     def __call__(self, x: Tensor, rows: LayerRows, pools: LatentPools) -> None:
         """Shapes: x [R, hidden], normed, rows entering. Writes pages and tails."""
         pooled, positions, dst = self._pool(x, rows, pools)
-        if not len(positions):
-            return
         latent = ops.rms_norm(pooled, self.norm, self.eps)
         entry = ops.rope_pairs(latent, positions, self.frequencies)
         keys = self.key(latent, positions)
         formats, pool = pools.formats, pools.sources[self.layer]
-        pool.write(dst, formats.entry.encode(entry), formats.key.encode(keys))
+        ops.store_rows(pool.entries.flatten(0, 1), dst, formats.entry.encode(entry))
+        ops.store_rows(pool.keys.flatten(0, 1), dst, formats.key.encode(keys))
 
     def _pool(
         self, x: Tensor, rows: LayerRows, pools: LatentPools
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """(pooled [E, D], position of each entry's first token, where it goes in the pool)."""
+        """Per row that enters: what an entry would be made of [R, D], the position of the entry's
+        first token, and where the entry goes in the pool, -1 where none is complete or new."""
         if self.wgate is None:
-            new = torch.nonzero(rows.page_dst >= 0)[:, 0]
-            values = self.wkv(x[new])
-            return values, rows.positions[new], rows.page_dst[new]
-        values, gates = self.wkv(x), self.wgate(x)
+            return self.wkv(x), rows.positions, rows.page_dst
         tail = pools.tails[self.layer]
-        even, even_gate = self._previous(values, gates, rows, tail)
-        self._keep(values, gates, rows, tail)
-        done = torch.nonzero((rows.page_dst >= 0) & (rows.positions % 2 == 1))[:, 0]
-        pooled = ops.pool_pairs(even[done], even_gate[done], values[done], gates[done])
-        return pooled, rows.positions[done] - 1, rows.page_dst[done] // 2
-
-    @staticmethod
-    def _previous(
-        values: Tensor, gates: Tensor, rows: LayerRows, tail: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Value and gate of the position before each row: of the row above it, or of the tail."""
-        before, before_gate = values.roll(1, 0), gates.roll(1, 0)
-        for slot, k_first, k_rows, _, _, position, _ in rows.window_runs.tolist():
-            if k_rows and position % 2 == 1:
-                place = (position - 1) % tail.shape[1]
-                before[k_first], before_gate[k_first] = tail[slot, place, 0], tail[slot, place, 1]
-        return before, before_gate
-
-    @staticmethod
-    def _keep(values: Tensor, gates: Tensor, rows: LayerRows, tail: Tensor) -> None:
-        """The last positions of each run go to the tail, as many as it holds."""
-        size = tail.shape[1]
-        for slot, k_first, k_rows, _, _, position, _ in rows.window_runs.tolist():
-            last = torch.arange(max(0, k_rows - size), k_rows)
-            place = (position + last) % size
-            tail[slot, place, 0] = values[k_first + last]
-            tail[slot, place, 1] = gates[k_first + last]
+        pooled = ops.pool_rows(self.wkv(x), self.wgate(x), tail, rows.window_runs)
+        is_done = (rows.page_dst >= 0) & (rows.positions % 2 == 1)
+        return pooled, rows.positions - 1, torch.where(is_done, rows.page_dst // 2, -1)

@@ -7,30 +7,15 @@ above it may choose. Lists belong to rows: when rows leave the batch between lay
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from treadle.kernels import ops
+from treadle.kernels.ops import Choice, Pages
 
 from ..latent_config import IndexerConfig
 from .quant import ScaledLinear
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Query rows of one request in a step, and what they may look at. `first` is the index of its
-    first row among all query rows, `visible` [q rows] the number of entries that each sees."""
-
-    first: int
-    num_rows: int
-    visible: Tensor
-
-    @property
-    def rows(self) -> slice:
-        return slice(self.first, self.first + self.num_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,28 +52,16 @@ class Indexer:
         x: Tensor,
         latent_q: Tensor,
         positions: Tensor,
-        runs: Sequence[tuple[Run, Tensor]],
+        keys: Pages,
         previous: Selection | None,
     ) -> Selection:
-        """Shapes, for the T query rows: x [T, hidden], latent_q [T, q rank], positions [T]; each
-        run comes with the keys of its request [E, d]."""
+        """Shapes, for the T query rows: x [T, hidden], latent_q [T, q rank], positions [T]."""
         c = self.config
         q = self.wq(latent_q).view(-1, c.num_heads, c.head_dim)
         q = ops.rope_pairs(q, positions, self.frequencies)
         q = ops.mxfp4_round(q) if self.is_rounding else q
         weight = self.weights(x) * (c.head_dim**-0.5 * c.num_heads**-0.5)
-        longest = max((len(keys) for _, keys in runs), default=0)
-        chosen = torch.full((len(x), c.num_chosen), -1)
-        marked = torch.zeros(len(x), longest, dtype=torch.bool) if self.marks else None
-        for run, keys in runs:
-            rows, entries = run.rows, len(keys)
-            scores = ops.index_scores(q[rows], weight[rows], keys, run.visible)
-            if marked is not None:
-                marked[rows, :entries] = ops.candidate_blocks(
-                    scores, run.visible, c.block_size, c.candidate_blocks
-                )
-            if self.is_filtered and previous is not None and previous.candidates is not None:
-                scores = scores.masked_fill(~previous.candidates[rows, :entries], -torch.inf)
-            chosen[rows] = ops.select_entries(scores, c.num_chosen)
-        kept = previous.candidates if self.is_filtered and previous is not None else marked
-        return Selection(chosen, kept)
+        within = previous.candidates if self.is_filtered and previous is not None else None
+        choice = Choice(c.num_chosen, c.candidate_blocks if self.marks else 0, c.block_size)
+        chosen, marked = ops.choose_entries(q, weight, keys, choice, within)
+        return Selection(chosen, marked if within is None else within)

@@ -5,12 +5,11 @@
     q attends its window and the entries that an indexer chose, in one softmax with a sink
     out -> inverse rope -> grouped projection -> wo_b
 
-Owns the reading of rings and pages for its rows. Tiles of query rows bound the memory of a chunk.
+Rings are read as they were before the step, then its rows are committed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -21,11 +20,9 @@ from treadle.kernels.ops import PackedMatrix
 
 from .batch import ForwardBatch, LayerRows
 from .compressor import Compressor
-from .indexer import Indexer, Run, Selection
+from .indexer import Indexer, Selection
 from .latent_pools import LatentPools
 from .quant import ScaledLinear
-
-TILE = 128  # query rows attended at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +74,8 @@ class LatentAttention:
         latent_q, q = self.queries(rows.drop(fused[:, : s.q_rank]), positions)
         chosen = chosen.keep(rows.keep) if chosen is not None else None
         if self.indexer is not None:
-            runs = list(self._runs_with(rows, batch, pools, keys=True))
-            chosen = self.indexer(rows.drop(x), latent_q, positions, runs, chosen)
+            keys = pools.key_pages(s.source, batch, rows)
+            chosen = self.indexer(rows.drop(x), latent_q, positions, keys, chosen)
         out = self._attend(q, latent, rows, batch, pools, chosen)
         return self.project(out, positions), chosen
 
@@ -102,19 +99,6 @@ class LatentAttention:
         mixed = ops.linear_packed(out.flatten(1), self.wo_a, is_rounding=False, groups=groups)
         return self.wo_b(mixed)
 
-    def _runs_with(
-        self, rows: LayerRows, batch: ForwardBatch, pools: LatentPools, *, keys: bool
-    ) -> Iterator[tuple[Run, Tensor]]:
-        """The runs that have query rows, each with its request's keys or entries, decoded."""
-        pool = pools.sources[self.shape.source]
-        packed = pool.keys if keys else pool.entries
-        row_format = pools.formats.key if keys else pools.formats.entry
-        for slot, first, count, position in rows.paged_runs.tolist():
-            visible = (torch.arange(position, position + count) + 1) // pool.ratio
-            num_entries = (position + count) // pool.ratio
-            found = pool.read(packed, batch.page_table[slot], num_entries)
-            yield Run(first, count, visible), row_format.decode(found)
-
     def _attend(  # noqa: PLR0913 (rows, batch and pools say where everything is)
         self,
         q: Tensor,
@@ -126,62 +110,11 @@ class LatentAttention:
     ) -> Tensor:
         """Attends from the rings as they are, then commits the rows of each run (S4)."""
         s = self.shape
-        lists = torch.full((len(q), 0), -1) if chosen is None or not s.ratio else chosen.chosen
-        entries: dict[int, Tensor] = {}
-        if s.ratio:
-            found = self._runs_with(rows, batch, pools, keys=False)
-            entries = {run.first: values for run, values in found}
-        nothing = latent.new_zeros(0, s.head_dim)
+        entries, lists = None, torch.empty(len(q), 0, dtype=torch.int64, device=q.device)
+        if s.ratio and chosen is not None:
+            entries, lists = pools.entry_pages(s.source, batch, rows), chosen.chosen
         packed = pools.formats.window.encode(latent)
-        out = torch.zeros_like(q)
-        for slot, k_first, k_rows, q_first, q_rows, position, floor in rows.window_runs.tolist():
-            new = packed[k_first : k_first + k_rows]
-            if q_rows:
-                reach = Reach(position + k_rows - q_rows, floor, s.window)
-                old = pools.window_rows(s.layer, slot, reach.lowest, position)
-                near = torch.cat((old, new[max(0, reach.lowest - position) :]))
-                run = slice(q_first, q_first + q_rows)
-                out[run] = self._attend_run(
-                    q[run],
-                    pools.formats.window.decode(near),
-                    reach,
-                    entries.get(q_first, nothing),
-                    lists[run],
-                )
-            pools.keep_window(s.layer, slot, position, new)
+        rings = pools.rings(s.layer, rows.window_runs, s.window)
+        out = ops.attend_pages(q, packed, rings, entries, lists, self.sink)
+        ops.keep_rows(packed, rings)
         return out
-
-    def _attend_run(
-        self, q: Tensor, near: Tensor, reach: Reach, entries: Tensor, chosen: Tensor
-    ) -> Tensor:
-        """Query rows of one request. Shapes: q [T, H, D], near [K, D] from `reach.lowest` on,
-        entries [E, D], chosen [T, S]."""
-        out = torch.empty_like(q)
-        for low in range(0, len(q), TILE):
-            tile = slice(low, min(low + TILE, len(q)))
-            keys, mask = reach.tile(near, low, tile.stop)
-            out[tile] = ops.latent_attention(q[tile], keys, mask, entries, chosen[tile], self.sink)
-        return out
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """Window of query rows from position `first` on; nothing below `floor` is seen."""
-
-    first: int
-    floor: int
-    window: int
-
-    @property
-    def lowest(self) -> int:
-        return max(self.floor, self.first - self.window + 1)
-
-    def tile(self, keys: Tensor, low: int, high: int) -> tuple[Tensor, Tensor]:
-        """Keys that query rows [low, high) may see, and which of them each sees; `keys` start at
-        `lowest`."""
-        start = max(self.floor, self.first + low - self.window + 1)
-        end = self.first + high
-        positions = torch.arange(start, end)
-        query = torch.arange(self.first + low, end)[:, None]
-        mask = (positions <= query) & (positions > query - self.window)
-        return keys[start - self.lowest : end - self.lowest], mask

@@ -18,9 +18,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from treadle.kernels.ops import Pages, Rings
+
 from ..model_config import ModelConfig
+from .batch import ForwardBatch, LayerRows
 from .pools import zeros
-from .row_formats import RowFormats
+from .row_formats import PackedRows, RowFormats
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +37,6 @@ class EntryPool:
     @property
     def per_page(self) -> int:
         return self.entries.shape[1]
-
-    def write(self, dst: Tensor, entries: Tensor, keys: Tensor) -> None:
-        """`dst` int64 [E]: page * per_page + place. Rows are packed."""
-        self.entries.flatten(0, 1)[dst] = entries
-        self.keys.flatten(0, 1)[dst] = keys
 
     def read(self, rows: Tensor, table: Tensor, count: int) -> Tensor:
         """The first `count` packed rows of a request; `rows` is `entries` or `keys`, `table` its
@@ -107,10 +105,30 @@ class LatentPools:
         pages = sum(x.entries.nbytes + x.keys.nbytes for x in self.sources.values())
         return pages + self.windows.nbytes + sum(x.nbytes for x in self.tails.values())
 
+    def entry_pages(self, source: int, batch: ForwardBatch, rows: LayerRows) -> Pages:
+        """The entries of a kv source, as the query rows of a layer see them."""
+        return self._pages(self.sources[source], self.formats.entry, batch, rows)
+
+    def key_pages(self, source: int, batch: ForwardBatch, rows: LayerRows) -> Pages:
+        """The same of its index keys."""
+        return self._pages(self.sources[source], self.formats.key, batch, rows)
+
+    def _pages(
+        self, pool: EntryPool, form: PackedRows, batch: ForwardBatch, rows: LayerRows
+    ) -> Pages:
+        packed = pool.entries if form is self.formats.entry else pool.keys
+        longest, table = rows.longest // pool.ratio, batch.page_table
+        return Pages(packed, form.kind, form.size, pool.ratio, table, rows.paged_runs, longest)
+
+    def rings(self, layer: int, runs: Tensor, window: int) -> Rings:
+        """The rings of a layer, as the runs of a step read and fill them."""
+        form = self.formats.window
+        return Rings(self.windows[layer], self.tags[layer], form.kind, form.size, runs, window)
+
     def window_rows(self, layer: int, slot: int, start: int, end: int) -> Tensor:
         """Packed rows of positions [start, end). Raises: RuntimeError when the ring does not hold
         one of them (S5)."""
-        positions = torch.arange(start, max(start, end))
+        positions = torch.arange(start, max(start, end), device=self.tags.device)
         place = positions % self.tags.shape[2]
         held = self.tags[layer, slot, place]
         if not torch.equal(held, positions):
@@ -122,7 +140,7 @@ class LatentPools:
         """Commit packed rows of positions from `start` on; the last C of them stay (S4)."""
         capacity = self.tags.shape[2]
         first = max(0, len(rows) - capacity)
-        positions = torch.arange(start + first, start + len(rows))
+        positions = torch.arange(start + first, start + len(rows), device=self.tags.device)
         place = positions % capacity
         self.windows[layer, slot, place] = rows[first:]
         self.tags[layer, slot, place] = positions
@@ -130,7 +148,7 @@ class LatentPools:
     def context_start(self, layer: int, slot: int, end: int, window: int) -> int:
         """Lowest position from which a ring holds every row up to `end`, at most `window` of them:
         after a hit the rows before the replay have no context (B23)."""
-        positions = torch.arange(max(0, end - window), end)
+        positions = torch.arange(max(0, end - window), end, device=self.tags.device)
         held = self.tags[layer, slot, positions % self.tags.shape[2]] == positions
         missing = torch.nonzero(~held)[:, 0]
         return end - len(positions) + (int(missing[-1]) + 1 if len(missing) else 0)

@@ -12,44 +12,18 @@ bytes. Source: deepseek-v41.md 4.1-4.4. float32 is for checking numerics only.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from treadle.kernels import ops
 from treadle.kernels.ops import RowKind
 
 
-class RowFormat(Protocol):
-    """`encode` takes float32 `[..., n]` to uint8 `[..., row_bytes]`, `decode` back."""
-
-    @property
-    def row_bytes(self) -> int: ...
-
-    def encode(self, x: Tensor) -> Tensor: ...
-
-    def decode(self, rows: Tensor) -> Tensor: ...
-
-
-@dataclass(frozen=True, slots=True)
-class PlainRows:
-    size: int
-    dtype: torch.dtype
-
-    @property
-    def row_bytes(self) -> int:
-        return self.size * self.dtype.itemsize
-
-    def encode(self, x: Tensor) -> Tensor:
-        return x.to(self.dtype).contiguous().view(torch.uint8)
-
-    def decode(self, rows: Tensor) -> Tensor:
-        return rows.contiguous().view(self.dtype).float()
-
-
 @dataclass(frozen=True, slots=True)
 class PackedRows:
+    """Rows of `size` values. `encode` takes float32 `[..., size]` to uint8 `[..., row_bytes]`,
+    `decode` back."""
+
     size: int
     kind: RowKind
 
@@ -66,9 +40,9 @@ class PackedRows:
 
 @dataclass(frozen=True, slots=True)
 class RowFormats:
-    entry: RowFormat
-    key: RowFormat
-    window: RowFormat
+    entry: PackedRows
+    key: PackedRows
+    window: PackedRows
 
     @classmethod
     def of(cls, kv_dtype: str, head_dim: int, key_dim: int) -> RowFormats:
@@ -79,6 +53,6 @@ class RowFormats:
             return cls(PackedRows(head_dim, entry), PackedRows(key_dim, key), window)
         if kv_dtype == "fp8":
             return cls(window, PackedRows(key_dim, RowKind.FP8_ROW), window)
-        dtype = {"bfloat16": torch.bfloat16, "float32": torch.float32}[kv_dtype]
-        rows = PlainRows(head_dim, dtype)
-        return cls(rows, PlainRows(key_dim, dtype), rows)
+        plain = {"bfloat16": RowKind.BFLOAT16, "float32": RowKind.FLOAT32}[kv_dtype]
+        rows = PackedRows(head_dim, plain)
+        return cls(rows, PackedRows(key_dim, plain), rows)

@@ -53,7 +53,7 @@ class DeepseekV41:
         """`forward`, and the taps [T, taps*D] of the rows that enter the last layer: what the
         draft head reads of them."""
         x = self.embed[batch.token_ids].unsqueeze(1).repeat(1, self.num_streams, 1)
-        pre = torch.zeros(len(x), self.num_streams, dtype=x.dtype)
+        pre = x.new_zeros(len(x), self.num_streams)
         pre[:, 0] = 1.0
         chosen: Selection | None = None
         ids = batch.ngrams

@@ -199,6 +199,7 @@ def _rows_between(spans: Spans, bounds: Bounds, slots: SlotTable, page_size: int
         page_dst=torch.from_numpy(dst),
         paged_runs=torch.from_numpy(paged[q_rows > 0]),
         window_runs=torch.from_numpy(window[k_rows > 0]),
+        longest=int(spans.end[q_rows > 0].max(initial=0)),
     )
 
 
