@@ -106,6 +106,7 @@ __all__ = [
     "select_entries",
     "silu_mul",
     "store_rows",
+    "table_rows",
     "unpack_matrix",
     "unpack_nibbles",
     "unpack_q8",
@@ -197,6 +198,7 @@ route = op(moe.route, cpu="moe.route", triton="moe.route")
 clamped_swiglu = op(moe.clamped_swiglu, cpu="moe.clamped_swiglu", triton="moe.clamped_swiglu")
 moe_experts = op(moe.moe_experts, cpu="moe.moe_experts", triton="moe.moe_experts")
 engram_rows = op(engram.engram_rows, triton="engram.engram_rows")
+table_rows = op(engram.table_rows, cpu="engram.table_rows", triton="engram.table_rows")
 engram_gate = op(engram.engram_gate, cpu="engram.engram_gate", triton="engram.engram_gate")
 
 # latent attention

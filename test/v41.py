@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from treadle.srt.model_config import LayerKind, ModelConfig
 from treadle.srt.models.deepseek_v41 import DeepseekV41
 from treadle.srt.models.deepseek_v41_build import Builder
 from treadle.srt.models.dspark import Dspark
+from treadle.srt.models.moved import moved
 from treadle.srt.worker.mapping import Spans, Trim, build_batch, remember
 from treadle.srt.worker.state import SlotTable
 
@@ -32,6 +34,7 @@ GOLDEN = TEST / "golden"
 NAMES = ("v41-nano", "v41-mini")
 PAGE = 2  # hits of the expected outputs end anywhere even
 SLOT = 1
+DEVICE = torch.device(os.environ.get("TREADLE_TEST_DEVICE", "cpu"))  # with TREADLE_KERNELS=triton
 # Outside the manifest's allowance with quantisers on, though exact without them: one value on the
 # other side of a rounding tie in an early layer moves all that follows.
 FLIPPED = {
@@ -70,7 +73,7 @@ def loaded(name: str, is_exact: bool) -> Loaded:
     assert draft is not None
     kind = "float32" if is_exact else "fp4"
     formats = RowFormats.of(kind, config.head_dim, latent.indexer.head_dim)
-    return Loaded(config, model, draft, formats)
+    return Loaded(config, moved(model, DEVICE), draft, formats)
 
 
 @functools.cache
@@ -109,6 +112,7 @@ class Run:
             self.ring_rows,
             tail_rows=8,
             draft_rings=config.latent.draft.num_blocks,
+            device=DEVICE,
         )
         self.slots = SlotTable.allocate(
             2, num_pages, len(config.layers), config.latent.lookback, trims=True
@@ -149,9 +153,10 @@ class Run:
         batch = build_batch(plan, self.slots, PAGE, self.trim)
         if wanted > 1:
             batch = _wanting(batch, wanted)
+        there = moved(batch, DEVICE)
         with torch.inference_mode():
-            hidden, self.taps = self.parts.model.run(batch, self.pools)
-            logits = self.parts.model.head(hidden)
+            hidden, self.taps = self.parts.model.run(there, self.pools)
+            logits = self.parts.model.head(hidden).cpu()
         remember(plan, batch, self.slots, Spans.from_plan(plan).end)
         self.layer_rows = [len(rows.positions) for rows in batch.layers]
         self.next, self.computed = end, max(self.computed, end)

@@ -6,12 +6,18 @@ import torch
 from torch import Tensor
 
 from ..reference import engram as reference
+from .block_float import fp8_dequantize
 from .lib import ADDRESS, FLOAT, INT, function
 
 _engram_gate = function(
     "treadle_engram_gate",
     (ADDRESS, ADDRESS, INT, ADDRESS, INT, ADDRESS, INT, INT, INT, FLOAT, ADDRESS, INT),
 )
+
+
+def table_rows(codes: Tensor, scales: Tensor, rows: Tensor) -> Tensor:
+    """See `reference.engram.table_rows`."""
+    return fp8_dequantize(codes[rows], scales[rows])
 
 
 def engram_gate(x: Tensor, key: Tensor, value: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .block_float import fp8_dequantize
+
 
 def engram_rows(ids: Tensor, multipliers: Tensor, primes: Tensor, offsets: Tensor) -> Tensor:
     """Table rows of each position.
@@ -21,6 +23,15 @@ def engram_rows(ids: Tensor, multipliers: Tensor, primes: Tensor, offsets: Tenso
         running = running ^ mixed[:, n]
         rows.append(running[:, None] % primes[n - 1] + offsets[n - 1])
     return torch.cat(rows, 1)
+
+
+def table_rows(codes: Tensor, scales: Tensor, rows: Tensor) -> Tensor:
+    """Rows of a table of small floats.
+
+    Shapes: codes e4m3 `[M, d]`, scales e8m0 as uint8 `[M, d/32]`, both perhaps in memory of the
+    host that the device reads; rows int64 `[...]`; float32 `[..., d]`.
+    """
+    return fp8_dequantize(codes[rows], scales[rows])
 
 
 def engram_gate(x: Tensor, key: Tensor, value: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -12,6 +12,9 @@ import triton.language as tl
 from torch import Tensor
 
 from ..reference import engram as reference
+from ..reference.block_float import GROUP
+from .small_floats import GROUP as G
+from .small_floats import e4m3_decode, e8m0_decode
 
 BLOCK = 1024
 
@@ -27,6 +30,20 @@ def engram_rows(ids: Tensor, multipliers: Tensor, primes: Tensor, offsets: Tenso
         parts = (part.contiguous() for part in (ids, multipliers, primes, offsets))
         block = triton.next_power_of_2(heads)
         _engram_rows[(rows,)](*parts, out, grams, heads, block)
+    return out
+
+
+def table_rows(codes: Tensor, scales: Tensor, rows: Tensor) -> Tensor:
+    """See `reference.engram.table_rows`. A table in pinned memory of the host is read from there,
+    row by row, by the device itself. Raises `ValueError` when sizes disagree."""
+    size = codes.shape[1]
+    if size % GROUP or scales.shape != (len(codes), size // GROUP):
+        raise ValueError(f"a table of {tuple(codes.shape)} with scales {tuple(scales.shape)}")
+    out = torch.empty(*rows.shape, size, device=rows.device)
+    if rows.numel():
+        tables = codes.view(torch.uint8), scales.view(torch.uint8)
+        block = triton.next_power_of_2(size)
+        _table_rows[(rows.numel(),)](*tables, rows.contiguous(), out, size, block)
     return out
 
 
@@ -72,6 +89,16 @@ def _engram_rows(
         prime = tl.load(primes + place, inside, other=1)  # bound: heads of one size of n-gram
         found = running % prime + tl.load(offsets + place, inside, other=0)
         tl.store(out + row * (grams - 1) * heads + place, found, inside)
+
+
+@triton.jit
+def _table_rows(codes, scales, rows, out, size, BLOCK: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64)
+    row, column = tl.load(rows + place), tl.arange(0, BLOCK)[None, :]
+    inside = column < size  # bound: the row's end
+    code = tl.load(codes + row * size + column, inside, other=0)
+    scale = tl.load(scales + row * (size // G) + column // G, inside, other=127)
+    tl.store(out + place * size + column, e4m3_decode(code) * e8m0_decode(scale), inside)
 
 
 @triton.jit

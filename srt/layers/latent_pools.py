@@ -22,7 +22,7 @@ from treadle.kernels.ops import Pages, Rings
 
 from ..model_config import ModelConfig
 from .batch import ForwardBatch, LayerRows
-from .pools import zeros
+from .pools import CPU, zeros
 from .row_formats import PackedRows, RowFormats
 
 
@@ -64,6 +64,7 @@ class LatentPools:
         ring_rows: int,
         tail_rows: int,
         draft_rings: int,
+        device: torch.device = CPU,
     ) -> LatentPools:
         """`tail_rows`: a power of two, at least 2 + draft tokens. `draft_rings`: of the draft head,
         0 when it is not served."""
@@ -75,14 +76,15 @@ class LatentPools:
             shape = (num_pages, page_size // ratio)
             sources[layer] = EntryPool(
                 ratio,
-                zeros((*shape, formats.entry.row_bytes), torch.uint8),
-                zeros((*shape, formats.key.row_bytes), torch.uint8),
+                zeros((*shape, formats.entry.row_bytes), torch.uint8, device),
+                zeros((*shape, formats.key.row_bytes), torch.uint8, device),
             )
             if ratio == 2:
-                tails[layer] = zeros((num_slots, tail_rows, 2, config.head_dim), torch.float32)
+                size = (num_slots, tail_rows, 2, config.head_dim)
+                tails[layer] = zeros(size, torch.float32, device)
         rings = (len(config.layers) + draft_rings, num_slots, ring_rows)
-        windows = zeros((*rings, formats.window.row_bytes), torch.uint8)
-        return cls(formats, sources, windows, torch.full(rings, -1), tails)
+        windows = zeros((*rings, formats.window.row_bytes), torch.uint8, device)
+        return cls(formats, sources, windows, torch.full(rings, -1, device=device), tails)
 
     def reset(self, slot: int) -> None:
         """Forget every position held for `slot`."""

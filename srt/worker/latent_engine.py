@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from ..cache.row_sizes import tail_rows
 from ..errors import ConfigError
 from ..host import read_host_facts
@@ -17,6 +19,7 @@ from ..loader.packed import PackedWeights
 from ..log import event
 from ..models.deepseek_v41_build import Builder
 from ..models.held import held_bytes
+from ..models.moved import moved
 from .drafter import Drafter
 from .engine import Engine, LoadRequest
 from .mapping import Trim
@@ -27,6 +30,7 @@ log = logging.getLogger(__name__)
 def load_latent(request: LoadRequest) -> Engine:
     """Raises: CheckpointError for the files, ConfigError for a way of loading that they lack."""
     config, model = request.config, request.model
+    device = torch.device(config.parallel.device)
     latent, cache = model.latent, config.cache
     assert latent is not None
     if config.model.load_format not in ("auto", "safetensors"):
@@ -51,8 +55,10 @@ def load_latent(request: LoadRequest) -> Engine:
         request.ring_rows,
         tail_rows(draft_tokens),
         latent.draft.num_blocks if draft_tokens else 0,
+        device,
     )
     head = builder.draft(decoder) if draft_tokens else None
+    decoder = moved(decoder, device)
     drafter = None if head is None else Drafter(decoder, head, pools, draft_tokens)
     trim = Trim(latent.cut, model.window, cache.trim_clips, cache.trim_rule == "chunk")
     return Engine(

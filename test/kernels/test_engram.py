@@ -9,7 +9,7 @@ from torch import Tensor
 from test.kernels.triton_ops import ops_of
 from treadle.kernels.cpu import engram as cpu
 from treadle.kernels.inputs import activations
-from treadle.kernels.reference import engram
+from treadle.kernels.reference import block_float, engram
 from treadle.kernels.tolerance import assert_close
 from treadle.kernels.triton import engram as triton_module
 from treadle.srt.latent_config import EngramConfig
@@ -146,3 +146,13 @@ def test_triton_gate_does_not_hide_what_is_not_a_number():
     assert out[1, 0].all() and not out[0].any() and not out[1, 1].any()
     with pytest.raises(ValueError, match="engram_gate"):
         triton.engram_gate(x, key[:, :1], value, weight, 1e-6)
+
+
+@pytest.mark.parametrize("module", [cpu, triton], ids=["cpu", "triton"])
+def test_rows_of_a_table_are_those_of_the_reference(module):
+    codes, scales = block_float.fp8_quantize(activations(9, 96))
+    rows = torch.tensor([[0, 8, 3], [3, 3, 1]])
+    assert torch.equal(
+        module.table_rows(codes, scales, rows), engram.table_rows(codes, scales, rows)
+    )
+    assert module.table_rows(codes, scales, rows[:0]).shape == (0, 3, 96)

@@ -106,7 +106,7 @@ def page_bytes(run: Run, upto: int) -> list[bytes]:
     """Every byte of the pages of positions below `upto`."""
     pages = run.slots.page_tensor[SLOT, : upto // 2].long()
     sources = run.pools.sources.values()
-    return [rows[pages].numpy().tobytes() for s in sources for rows in (s.entries, s.keys)]
+    return [rows[pages].cpu().numpy().tobytes() for s in sources for rows in (s.entries, s.keys)]
 
 
 @pytest.mark.parametrize("chunk", [7, 64, 128, 131])
