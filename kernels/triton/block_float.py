@@ -137,7 +137,7 @@ def _places(count, per_row, GROUP: tl.constexpr, GROUPS: tl.constexpr):
     return number // per_row, (number % per_row) * GROUP, number < count
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def _encode_fp8(
     x,
     stride,
@@ -159,7 +159,7 @@ def _encode_fp8(
     tl.store(to + per_row * GROUP + column // GROUP, (power + 127).to(tl.uint8), exists)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def _encode_fp4(
     x,
     stride,
@@ -249,7 +249,7 @@ def _decode_row(
     tl.store(out + row * size + column, values * scale, inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def _round_groups(
     x,
     stride,

@@ -27,7 +27,7 @@ def pool_pairs(even: Tensor, even_gate: Tensor, odd: Tensor, odd_gate: Tensor) -
     return out
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def _pool_pairs(
     even,
     even_gate,

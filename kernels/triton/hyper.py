@@ -96,7 +96,7 @@ def _is_rows(x: Tensor, shape: tuple[int, ...]) -> bool:
     return x.dtype is torch.float32 and x.shape == shape and x.stride(-1) == 1
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _multiply(
     x, fn, sums, rows, size, share,
     WEIGHTS: tl.constexpr, PADDED: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
@@ -122,7 +122,7 @@ def _multiply(
     tl.store(to, total, (row < rows)[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _mix(
     sums, base, scale, out, rows, shares, size, eps, floor, iterations,
     WEIGHTS: tl.constexpr, PADDED: tl.constexpr,

@@ -76,7 +76,7 @@ def _block(entries: int) -> int:
     return min(BLOCK, max(16, int(triton.next_power_of_2(entries))))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "entries"])
 def _index_scores(
     q, weight, keys, visible, out, rows, entries, heads, size,
     ROWS: tl.constexpr, ENTRIES: tl.constexpr, HEADS: tl.constexpr, SIZE: tl.constexpr,
@@ -101,7 +101,7 @@ def _index_scores(
             tl.store(out + row * entries + entry, score, is_entry)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["entries", "num_blocks"])
 def _best_of_blocks(
     scores, visible, best, entries, num_blocks, size, BLOCKS: tl.constexpr, SIZE: tl.constexpr
 ):
@@ -148,7 +148,7 @@ def _last_chosen(values, entries, count, BLOCK: tl.constexpr):
     return key, left
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["entries"])
 def _select(values, out, entries, count, IS_MARKING: tl.constexpr, BLOCK: tl.constexpr):
     """Writes the numbers of the `count` best entries of a row, or marks them. `out` is filled with
     what others have."""

@@ -71,7 +71,7 @@ def finish(largest, total, found, sink):
     return found * (correction / total)[:, None]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_keys", "num_entries", "num_chosen"])
 def _attend(
     q, window, mask, entries, chosen, sink, out,
     heads, size, num_keys, num_entries, num_chosen, scale,

@@ -183,7 +183,7 @@ def _span(run, row):
     return tl.load(run), tl.load(run + 1), position, tl.load(run + 6), own
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_runs", "num_chosen"])
 def _attend(
     q, new, rings, tags, runs, pages, table, chosen, sink, out,
     num_runs, heads, size, row_bytes, capacity, window,
@@ -226,7 +226,7 @@ def _attend(
     tl.store(out + offset, tl.where(is_broken > 0, float("nan"), result), inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_runs"])
 def _keep(
     new, rings, tags, runs, num_runs, capacity, row_bytes, RUNS: tl.constexpr, BLOCK: tl.constexpr
 ):
@@ -244,7 +244,7 @@ def _keep(
         tl.store(tags + to, position)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["first", "rows", "num_runs", "entries"])
 def _score(
     q, weight, pages, table, runs, out, visible, first, rows, num_runs, entries, heads, size,
     per_page, row_bytes, table_stride, ratio,
@@ -279,7 +279,7 @@ def _score(
             tl.store(out + row * entries + entry, score, is_entry)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_runs"])
 def _pool(
     values, gates, tail, out, runs, num_runs, capacity, size,
     RUNS: tl.constexpr, BLOCK: tl.constexpr,
@@ -303,7 +303,7 @@ def _pool(
     tl.store(out + row * size + channel, found, inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_runs"])
 def _keep_tail(
     values, gates, tail, runs, num_runs, capacity, size,
     RUNS: tl.constexpr, BLOCK: tl.constexpr,

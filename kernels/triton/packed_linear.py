@@ -36,7 +36,8 @@ from .small_floats import (
 IS_FAST = not is_interpreted()  # bfloat16 and instructions of the device
 OPERAND = torch.bfloat16 if IS_FAST else torch.float32
 COLUMNS = 64  # output features of a program
-SOME_ROWS, MANY_ROWS = 16, 64  # rows of a program
+# Rows of a program. From 64 on a device multiplies by other instructions, with other last bits.
+SOME_ROWS, MANY_ROWS = 16, 32
 UNROLL = 4  # groups between two turns of the loop over inputs
 SIDE = tl.constexpr(BLOCK)
 G = tl.constexpr(GROUP)
@@ -108,7 +109,7 @@ def prepare(x: Tensor, kind: MatrixKind, groups: int, *, is_rounding: bool) -> T
     return out
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count"])
 def _prepare(
     x, stride, out, per_row, part, count,
     IS_SPLIT: tl.constexpr, IS_ROUNDING: tl.constexpr, GROUPS: tl.constexpr,
@@ -157,7 +158,7 @@ def first_bytes(column, per_column):
     return (column // SIDE) * (per_column * SIDE) + column % SIDE
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _multiply(
     x, stride, data, scales, out, rows, features, size, per_group,
     KIND: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
@@ -181,7 +182,7 @@ def _multiply(
     tl.store(out + row[:, None] * features + column[None, :], total, is_row & is_column)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def _multiply_wide(
     x, stride, data, out, rows, features, size, per_group,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, INPUTS: tl.constexpr,

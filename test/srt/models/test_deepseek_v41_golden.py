@@ -11,7 +11,7 @@ import re
 import pytest
 import torch
 
-from test.v41 import FLIPPED, NAMES, SLOT, Run, golden, loaded, manifest
+from test.v41 import DEVICE, FLIPPED, NAMES, SLOT, Run, golden, loaded, manifest
 from treadle.srt.worker.mapping import Trim
 
 W = 128
@@ -154,11 +154,12 @@ def test_packed_bytes_agree(name):
             ("entries", pool.entries, None),
             ("index_keys", pool.keys, parts.formats.key),
         ):
-            found = pool.read(rows, table, 300 // pool.ratio)[index]
-            found = found if form is None else form.encode(form.decode(found))
+            found = pool.read(rows, table.to(rows.device), 300 // pool.ratio)[index].cpu()
+            found = found if form is None else form.encode(form.decode(found.to(DEVICE))).cpu()
             equal = (found == data[f"{kind}_{layer}"]).float().mean()
             assert equal >= tolerance[f"{kind}_{layer}_equal_share_bf16"] - 0.05, (layer, kind)
-        decoded = parts.formats.entry.decode(pool.read(pool.entries, table, 300 // pool.ratio))
+        entries = pool.read(pool.entries, table.to(pool.entries.device), 300 // pool.ratio)
+        decoded = parts.formats.entry.decode(entries).cpu()
         off = (decoded[index] - data[f"entries_{layer}_values"]).abs().mean()
         assert off <= 1.5 * tolerance[f"entries_{layer}_values_mean_abs"]
     for key in [k for k in data if re.fullmatch(r"swa_\d+", k)]:
@@ -167,7 +168,7 @@ def test_packed_bytes_agree(name):
             [run.pools.window_rows(layer, SLOT, p, p + 1) for p in positions.tolist()]
         )
         form = parts.formats.window
-        found = form.encode(form.decode(found))
+        found = form.encode(form.decode(found)).cpu()
         share = tolerance.get(f"{key}_equal_share_bf16", 0.5)
         assert (found == data[key]).float().mean() >= share - 0.05, key
 
