@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from .config import CacheSection, ModelSection, ParallelSection, ServerConfig
 from .errors import ConfigError
 from .host import HostFacts
+from .loader.deepseek_v41_tensors import tensor_specs
 from .loader.names import parameter_shapes
 from .model_config import ModelConfig
 
@@ -57,8 +58,8 @@ def choose_device(config: ServerConfig, model: ModelConfig, host: HostFacts) -> 
 def _why_not_cuda(config: ServerConfig, model: ModelConfig, host: HostFacts) -> str:
     if not host.device.total:
         return "the driver shows no NVIDIA device"
-    if model.latent is not None:
-        return f"this version runs {model.architecture} on the CPU only"
+    if model.latent is not None and config.sched.speculation != "none":
+        return f"--speculative-algorithm {config.sched.speculation} runs on the CPU only"
     if config.model.quantization == "q8_0":
         return "--quantization q8_0 has kernels for the CPU only; take none"
     return ""
@@ -73,8 +74,18 @@ def choose_attention(section: ParallelSection, device: str) -> str:
     raise ConfigError(f"--attention-backend {asked}: {reason}; it may be {' or '.join(known)}")
 
 
-def choose_graphs(section: ParallelSection, device: str, max_running: int) -> int:
-    """The largest captured decode step, in requests; 0 for none."""
+def choose_graphs(
+    section: ParallelSection, model: ModelConfig, device: str, max_running: int
+) -> int:
+    """The largest captured decode step, in requests; 0 for none. Raises: ConfigError when some are
+    asked for of a model whose steps cannot be captured: how much they read depends on requests."""
+    if device == "cuda" and model.latent is not None:
+        if section.graph_batch > 0:
+            raise ConfigError(
+                f"--cuda-graph-max-bs-decode {section.graph_batch}: this version captures no steps "
+                f"of {model.architecture}; leave it out"
+            )
+        return 0
     if device == "cpu" or section.attention_backend == "torch_native" or not section.cuda_graph:
         return 0
     asked = section.graph_batch
@@ -108,8 +119,18 @@ def cuda_budget(cache: CacheSection, model: ModelConfig, dtype: str, host: HostF
 
 
 def weight_bytes(model: ModelConfig, dtype: str) -> int:
+    if model.latent is not None:
+        return latent_bytes(model)
     shapes = parameter_shapes(model).values()
     return sum(map(math.prod, shapes)) * ELEMENT_BYTES[dtype]
+
+
+def latent_bytes(model: ModelConfig) -> int:
+    """Of DeepSeek-V4.1's weights as they are held: packed ones as in the files, others in float32.
+    Without its tables, which stay on the host, and its draft head."""
+    specs = tensor_specs(model).items()
+    kept = [x for name, x in specs if ".engram.embed." not in name and not name.startswith("mtp.")]
+    return sum(math.prod(x.shape) * (4 if x.dtypes[0] in ("F32", "BF16") else 1) for x in kept)
 
 
 def cpu_budget(cache: CacheSection, host: HostFacts) -> int:

@@ -59,7 +59,9 @@ def resolve(config: ServerConfig, model: ModelConfig, host: HostFacts) -> Server
     section = _model(config.model, config.cache, model, device)
     cache = _cache(config.cache, model, section.dtype, device, host)
     sched = _sched(config.sched, cache, model, LIMITS[device], host.seed)
-    parallel = replace(parallel, graph_batch=choose_graphs(parallel, device, sched.max_running))
+    parallel = replace(
+        parallel, graph_batch=choose_graphs(parallel, model, device, sched.max_running)
+    )
     cache = replace(cache, warm_windows=_warm(cache, sched, model))
     layout = KVLayout.from_config(model, cache, sched.draft_tokens, 1)
     plan_capacity(

@@ -6,6 +6,7 @@ device. Layers that share their rows on the host share them there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,7 @@ class DeviceSlots:
     host: SlotTable
     page_table: Tensor  # [S, max_pages] int32
     last_token: Tensor  # [S] int64
+    recent: Tensor  # [S, G-1] int64, ids before the next row; the host's are those of the reset
 
     @classmethod
     def of(cls, host: SlotTable, device: torch.device) -> DeviceSlots:
@@ -34,7 +36,8 @@ class DeviceSlots:
         host.last_token[:] = FROM_DEVICE
         table = torch.zeros(host.page_table.shape, dtype=torch.int32, device=device)
         last = torch.zeros(len(host.last_token), dtype=torch.int64, device=device)
-        return cls(host, table, last)
+        recent = torch.from_numpy(host.recent).to(device)
+        return cls(host, table, last, recent)
 
     def changed(self, updates: tuple[PageUpdate, ...]) -> tuple[Int64, Int64]:
         """Places in the flat table that `updates`, carried out on the host, have changed, and what
@@ -49,28 +52,55 @@ class DeviceSlots:
             places, pages = upload(list(self.changed(updates)), self.page_table.device)
             self.page_table.view(-1).index_copy_(0, places, pages.int())
 
+    def begin(self, slots: Sequence[int]) -> None:
+        """Requests start in `slots`: what is before their first rows, the host knows."""
+        if slots and self.recent.shape[1]:
+            places = np.array(slots, dtype=np.int64)
+            index, ids = upload([places, self.host.recent[places]], self.recent.device)
+            self.recent.index_copy_(0, index, ids)
+
     def known(self, token_ids: Tensor, owners: Tensor) -> Tensor:
         """`token_ids` [T] of rows of the slots `owners` [T], with those filled in that are here."""
         return torch.where(token_ids < 0, self.last_token[owners], token_ids)
 
 
 def place(batch: ForwardBatch, slots: DeviceSlots) -> ForwardBatch:
-    """The batch with all of its tensors on the device."""
+    """The batch with all of its tensors on the device. Writes `slots.recent`, where a model reads
+    n-grams: the last ids of each request, for its next rows."""
     distinct = list({id(rows): rows for rows in batch.layers}.values())
-    arrays = [batch.token_ids.numpy(), _owners(batch.layers[0])]
+    runs = batch.layers[0].window_runs.numpy()
+    arrays = [batch.token_ids.numpy(), _owners(batch.layers[0]), runs]
     for rows in distinct:
         kept = np.empty(0, dtype=np.int64) if rows.keep is None else rows.keep.numpy()
         arrays += [kept, *(x.numpy() for x in _tensors(rows))]
-    token_ids, owners, *rest = upload(arrays, slots.page_table.device)
+    token_ids, owners, spans, *rest = upload(arrays, slots.page_table.device)
     made: dict[int, LayerRows] = {}
     for index, rows in enumerate(distinct):
-        keep, *tensors = rest[index * 5 : index * 5 + 5]
-        made[id(rows)] = LayerRows(None if rows.keep is None else keep, *tensors)
+        keep, positions, dst, paged, window = rest[index * 5 : index * 5 + 5]
+        there = None if rows.keep is None else keep
+        made[id(rows)] = LayerRows(there, positions, dst, paged, window, rows.longest)
+    token_ids = slots.known(token_ids, owners)
     return ForwardBatch(
-        token_ids=slots.known(token_ids, owners),
+        token_ids=token_ids,
         layers=tuple(made[id(rows)] for rows in batch.layers),
         page_table=slots.page_table,
+        ngrams=None if batch.ngrams is None else _ngrams(token_ids, owners, spans, slots.recent),
     )
+
+
+def _ngrams(token_ids: Tensor, owners: Tensor, spans: Tensor, recent: Tensor) -> Tensor:
+    """Ids of positions p, p-1, .. [T, G] of each row: from its span, or from before it. `spans`:
+    window runs. Writes `recent`."""
+    size, row = recent.shape[1], torch.arange(len(token_ids), device=token_ids.device)
+    first, lengths = spans[:, 1], spans[:, 2]
+    inside = row - torch.repeat_interleave(first, lengths, output_size=len(token_ids))
+    columns = []
+    for back in range(size + 1):
+        older = recent[owners, (back - 1 - inside).clamp(0, size - 1)]
+        columns.append(torch.where(inside >= back, token_ids[(row - back).clamp(min=0)], older))
+    ngrams = torch.stack(columns, 1)
+    recent.index_copy_(0, spans[:, 0], ngrams[first + lengths - 1, :-1])
+    return ngrams
 
 
 def _tensors(rows: LayerRows) -> tuple[Tensor, ...]:
@@ -129,5 +159,5 @@ class DecodeRows:
 def decode_batch(tensors: list[Tensor], num_layers: int, slots: DeviceSlots) -> ForwardBatch:
     """The batch of `DecodeRows.padded` arrays that were uploaded."""
     ids, owners, positions, dst, paged, window = tensors
-    rows = LayerRows(None, positions, dst, paged, window)
+    rows = LayerRows(None, positions, dst, paged, window, 0)  # read by none with a graph
     return ForwardBatch(slots.known(ids, owners), (rows,) * num_layers, slots.page_table)

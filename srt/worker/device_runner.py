@@ -102,7 +102,7 @@ class DeviceRunner:
         with torch.inference_mode():
             began = Moment(self.device)
             self._begin(plan)
-            batch = build_batch(plan, self.base.slots, self.base.page_size, None)
+            batch = build_batch(plan, self.base.slots, self.base.page_size, self.base.engine.trim)
             rows = HiddenRows.of(plan) if plan.scored else None
             decode = DecodeRows.of(batch) if rows is None else None
             logits = None if decode is None else self.graphs.run(decode)
@@ -125,6 +125,7 @@ class DeviceRunner:
         """Resets, rewinds and page updates, on both sides."""
         self.base.apply(plan)
         self.slots.mirror(plan.pages)
+        self.slots.begin([reset.slot for reset in plan.resets])
         for reset in plan.resets:
             self._reset(reset)
 

@@ -12,6 +12,7 @@ import torch
 from ..cache.row_sizes import tail_rows
 from ..errors import ConfigError
 from ..host import read_host_facts
+from ..latent_config import LatentConfig
 from ..layers.latent_pools import LatentPools
 from ..layers.row_formats import RowFormats
 from ..loader.meta import MetaWeights
@@ -33,11 +34,7 @@ def load_latent(request: LoadRequest) -> Engine:
     device = torch.device(config.parallel.device)
     latent, cache = model.latent, config.cache
     assert latent is not None
-    if config.model.load_format not in ("auto", "safetensors"):
-        raise ConfigError(
-            f"--load-format {config.model.load_format}: {model.architecture} is loaded from "
-            "safetensors only"
-        )
+    _check_format(request)
     weights = PackedWeights.open(request.path, model, request.progress)
     # The exact cache is for checking numerics: nothing is rounded then, activations neither.
     builder = Builder(model, latent, weights, is_rounding=cache.kv_dtype != "float32")
@@ -45,18 +42,7 @@ def load_latent(request: LoadRequest) -> Engine:
     _compare_memory(replace(builder, weights=MetaWeights.of(model)), request.path, draft_tokens > 0)
     decoder = builder.model(request.path)
     formats = RowFormats.of(cache.kv_dtype, model.head_dim, latent.indexer.head_dim)
-    capacity = request.capacity
-    pools = LatentPools.allocate(
-        model,
-        formats,
-        capacity.num_pages,
-        cache.page_size,
-        capacity.num_slots,
-        request.ring_rows,
-        tail_rows(draft_tokens),
-        latent.draft.num_blocks if draft_tokens else 0,
-        device,
-    )
+    pools = _pools(request, latent, formats)
     head = builder.draft(decoder) if draft_tokens else None
     decoder = moved(decoder, device)
     drafter = None if head is None else Drafter(decoder, head, pools, draft_tokens)
@@ -68,6 +54,31 @@ def load_latent(request: LoadRequest) -> Engine:
         held_bytes(decoder, head),
         trim if cache.trim_rule in ("prompt", "chunk") else None,
         drafter,
+    )
+
+
+def _check_format(request: LoadRequest) -> None:
+    load_format = request.config.model.load_format
+    if load_format not in ("auto", "safetensors"):
+        raise ConfigError(
+            f"--load-format {load_format}: {request.model.architecture} is loaded from "
+            "safetensors only"
+        )
+
+
+def _pools(request: LoadRequest, latent: LatentConfig, formats: RowFormats) -> LatentPools:
+    capacity, config = request.capacity, request.config
+    draft_tokens = config.sched.draft_tokens
+    return LatentPools.allocate(
+        request.model,
+        formats,
+        capacity.num_pages,
+        config.cache.page_size,
+        capacity.num_slots,
+        request.ring_rows,
+        tail_rows(draft_tokens),
+        latent.draft.num_blocks if draft_tokens else 0,
+        torch.device(config.parallel.device),
     )
 
 

@@ -7,12 +7,16 @@ from dataclasses import replace
 import pytest
 
 from test.srt.test_resolve import GEMMA, GIB, HOST, LLAMA, config
+from test.v41 import CHECKPOINTS, loaded
+from treadle.srt.checkpoint import load_model_config
 from treadle.srt.config import ParallelSection
 from treadle.srt.device import kernels_of, weight_bytes
 from treadle.srt.errors import ConfigError
+from treadle.srt.models.held import held_bytes
 from treadle.srt.nvidia import DeviceMemory
 from treadle.srt.resolve import resolve
 
+V41 = load_model_config(CHECKPOINTS / "v41-nano")
 GPU = replace(HOST, device=DeviceMemory(140 * GIB, 139 * GIB))
 
 
@@ -92,3 +96,21 @@ def test_fraction_counts_weights_and_pages():
 def test_kernels_follow_from_device_and_attention(device: str, attention: str, kernels: str):
     section = ParallelSection(device=device, attention_backend=attention)
     assert kernels_of(section) == kernels
+
+
+def test_a_model_with_latents_runs_on_a_gpu_without_graphs():
+    got = resolve(config(), V41, GPU)
+    assert (got.parallel.device, got.parallel.graph_batch, got.cache.kv_dtype) == ("cuda", 0, "fp4")
+    assert resolve(got, V41, GPU) == got
+    with pytest.raises(ConfigError, match="--cuda-graph-max-bs-decode 8: this version captures no"):
+        resolve(config(parallel={"graph_batch": 8}), V41, GPU)
+    drafts = config(sched={"speculation": "dspark"}, parallel={"device": "cuda"})
+    with pytest.raises(ConfigError, match="--speculative-algorithm dspark runs on the CPU only"):
+        resolve(drafts, V41, GPU)
+
+
+def test_weights_of_a_model_with_latents_are_counted_as_they_are_held():
+    """All but the tables, which stay on the host: what the loaded modules hold."""
+    decoder = loaded("v41-nano", False).model
+    held = held_bytes(decoder)
+    assert abs(weight_bytes(V41, "bfloat16") - held) < 0.1 * held

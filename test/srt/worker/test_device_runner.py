@@ -13,6 +13,7 @@ from test.device_engine import CPU, DeviceEngine
 from test.engine import Engine
 from test.srt.worker.test_runner import PROMPT, plan
 from test.tiny import tiny_gemma3, tiny_llama
+from test.v41 import CHECKPOINTS
 from treadle.srt.messages import PageUpdate, RowSpan, SamplingParams
 from treadle.srt.worker.device_runner import DeviceRunner
 
@@ -80,6 +81,19 @@ def test_answers_do_not_depend_on_chunks_neighbours_or_preemption(folder: Path):
     taken.preempt_all()
     taken.run()
     assert [x.token_ids for x in taken.answers.values()] == want[:4]
+
+
+@pytest.mark.parametrize("params", [[GREEDY] * 4, MIXED], ids=["greedy", "drawn"])
+def test_latent_model_answers_as_with_the_reference_runner(params: list[SamplingParams]):
+    """n-grams of ids that are on the device only, a trimmed prompt, a hit that is replayed."""
+    folder, long = CHECKPOINTS / "v41-nano", [RNG.randrange(5, 300) for _ in range(300)]
+    told = []
+    for make in (lambda: Engine(folder, quantization="none"), lambda: DeviceEngine(folder)):
+        engine = make()
+        found = answers(engine, params)
+        found.append(engine.answer(long, 8, sampling=params[0]).token_ids)
+        told.append([*found, engine.answer([*long, 5, 6, 7], 8, sampling=params[1]).token_ids])
+    assert told[0] == told[1]
 
 
 def test_prompt_scores_are_those_of_the_reference_runner(folder: Path):
