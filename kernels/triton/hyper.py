@@ -20,7 +20,7 @@ STREAMS = 4
 WEIGHTS = 2 * STREAMS + STREAMS * STREAMS
 PADDED = 32  # of the weights; the place after the last holds the sum of squares
 ROWS = 16  # of a program that multiplies
-SHARES = 16
+SHARES = 64
 BLOCK = 1024
 N = tl.constexpr(STREAMS)
 

@@ -39,6 +39,9 @@ COLUMNS = 64  # output features of a program
 # Rows of a program. From 64 on a device multiplies by other instructions, with other last bits.
 SOME_ROWS, MANY_ROWS = 16, 32
 UNROLL = 4  # groups between two turns of the loop over inputs
+PROGRAMS = 264  # that keep a device busy: two for each multiprocessor of a large one
+SMALLEST_SHARE = 512  # inputs
+ADDED = 1024  # sums of a program that adds shares
 SIDE = tl.constexpr(BLOCK)
 G = tl.constexpr(GROUP)
 HALF = tl.constexpr(GROUP // 2)
@@ -60,12 +63,15 @@ def linear_packed(x: Tensor, w: PackedMatrix, *, is_rounding: bool, groups: int 
     per_group = features // groups
     columns = COLUMNS if groups == 1 else math.gcd(COLUMNS, per_group)
     tile = tile_rows(rows)
-    grid = (triton.cdiv(features, columns), triton.cdiv(rows, tile))
-    sizes = (rows, features, w.in_features, per_group)
+    programs = triton.cdiv(features, columns)
+    splits, share = shares_of(programs, w.in_features)
+    sums = out if splits == 1 else torch.empty(splits, rows, features, device=x.device)
+    grid = (programs, triton.cdiv(rows, tile), splits)
+    sizes = (rows, features, w.in_features, per_group, share)
     if w.kind is MatrixKind.FLOAT32:
-        _multiply_wide[grid](x, x.stride(0), w.data, out, *sizes, tile, columns, G.value)
+        _multiply_wide[grid](x, x.stride(0), w.data, sums, *sizes, tile, columns, G.value)
     else:
-        args = (x, x.stride(0), w.data, w.scales, out, *sizes, int(w.kind))
+        args = (x, x.stride(0), w.data, w.scales, sums, *sizes, int(w.kind))
         _multiply[grid](
             *args,
             parts_of(is_rounding=is_rounding),
@@ -74,7 +80,18 @@ def linear_packed(x: Tensor, w: PackedMatrix, *, is_rounding: bool, groups: int 
             unrolled(w.in_features),
             IS_FAST,
         )
+    if splits > 1:
+        count = out.numel()
+        _add_shares[(triton.cdiv(count, ADDED),)](sums, out, count, splits, ADDED)
     return out
+
+
+def shares_of(programs: int, size: int) -> tuple[int, int]:
+    """Into how many shares the inputs of a product are cut, so that a device has enough programs,
+    and inputs of a share. The number of rows has no say: a row's sum has one order."""
+    splits = max(1, min(16, PROGRAMS // programs, size // SMALLEST_SHARE))
+    share = triton.cdiv(triton.cdiv(size, splits), UNROLL * GROUP) * UNROLL * GROUP
+    return int(triton.cdiv(size, share)), int(share)
 
 
 def tile_rows(rows: int) -> int:
@@ -160,7 +177,7 @@ def first_bytes(column, per_column):
 
 @triton.jit(do_not_specialize=["rows"])
 def _multiply(
-    x, stride, data, scales, out, rows, features, size, per_group,
+    x, stride, data, scales, out, rows, features, size, per_group, share,
     KIND: tl.constexpr, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     UNROLL: tl.constexpr, IS_FAST: tl.constexpr,
 ):  # fmt: skip
@@ -173,18 +190,20 @@ def _multiply(
     data += first_bytes(column, num_bytes)[None, :]
     scales += first_bytes(column, size // G)[None, :]
     total = tl.zeros([ROWS, COLUMNS], tl.float32)
-    for start in range(0, size // G, UNROLL):
+    first = tl.program_id(2) * share
+    for start in range(first // G, tl.minimum(first + share, size) // G, UNROLL):
         for step in tl.static_range(UNROLL):
             total = add_group(
                 total, x, is_row, data, scales, is_column, start + step, size,
                 KIND, PARTS, IS_FAST,
             )  # fmt: skip
+    row += tl.program_id(2) * rows
     tl.store(out + row[:, None] * features + column[None, :], total, is_row & is_column)
 
 
 @triton.jit(do_not_specialize=["rows"])
 def _multiply_wide(
-    x, stride, data, out, rows, features, size, per_group,
+    x, stride, data, out, rows, features, size, per_group, share,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, INPUTS: tl.constexpr,
 ):  # fmt: skip
     column = tl.program_id(0).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)
@@ -194,10 +213,23 @@ def _multiply_wide(
     x += row[:, None] * stride + part * size
     data += first_bytes(column, size)[None, :]
     total = tl.zeros([ROWS, COLUMNS], tl.float32)
-    for start in range(0, size, INPUTS):
+    first = tl.program_id(2) * share
+    last = tl.minimum(first + share, size)
+    for start in range(first, last, INPUTS):
         lane = start + tl.arange(0, INPUTS)
-        inside = lane < size  # bound: inputs of a feature
+        inside = lane < last  # bound: inputs of a feature
         values = tl.load(x + lane[None, :], is_row & inside[None, :], other=0.0)
         weight = tl.load(data + lane[:, None] * SIDE, is_column & inside[:, None], other=0.0)
         total = tl.dot(values, weight, total, input_precision="ieee")
+    row += tl.program_id(2) * rows
     tl.store(out + row[:, None] * features + column[None, :], total, is_row & is_column)
+
+
+@triton.jit(do_not_specialize=["count"])
+def _add_shares(sums, out, count, splits, BLOCK: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < count  # bound: the last row's end
+    total = tl.zeros([BLOCK], tl.float32)
+    for split in range(splits):
+        total += tl.load(sums + split * count.to(tl.int64) + place, inside, other=0.0)
+    tl.store(out + place, total, inside)

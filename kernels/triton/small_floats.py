@@ -134,6 +134,14 @@ def e4m3_decode(code):
 
 
 @triton.jit
+def e4m3_value(code):
+    """As `e4m3_decode`, in fewer steps: the code of what is not a number is 480."""
+    wide = code.to(tl.int32)
+    bits = ((wide & 0x7F) << 20) | ((wide & 0x80) << 24)
+    return bits.to(tl.float32, bitcast=True) * 1.329227995784916e36  # 2^120, to the smaller bias
+
+
+@triton.jit
 def e2m1_encode(x):
     """Codes 0..15 (int32) of float32 values: nearest, ties to the even code, saturating at 6."""
     bits = x.to(tl.int32, bitcast=True)
@@ -147,12 +155,8 @@ def e2m1_encode(x):
 @triton.jit
 def e2m1_decode(code):
     """Float32 values of codes 0..15 (int32)."""
-    size, one_bit = code & 7, code & 1
-    exponent = size >> 1
-    normal = (((exponent + 126) << 23) | (one_bit << 22)).to(tl.float32, bitcast=True)
-    value = tl.where(exponent == 0, one_bit.to(tl.float32) * 0.5, normal)
-    signed = value.to(tl.int32, bitcast=True) | ((code & 8) << 28)
-    return signed.to(tl.float32, bitcast=True)
+    bits = ((code & 7) << 22) | ((code & 8) << 28)
+    return bits.to(tl.float32, bitcast=True) * 8.507059173023462e37  # 2^126, to the smaller bias
 
 
 @triton.jit
@@ -278,9 +282,8 @@ def load_values(row, channel, inside, size, KIND: tl.constexpr):
     D]`; `size` is the number of values of a row."""
     if KIND == FP8:
         code = tl.load(row + channel, inside, other=0)
-        return e4m3_decode(code) * e8m0_decode(
-            tl.load(row + size + channel // GROUP, inside, other=127)
-        )
+        at = row + size + channel // GROUP  # of a code that is not a number, the scale is not one
+        return e4m3_value(code) * e8m0_decode(tl.load(at, inside, other=127))
     elif (KIND == MXFP4) or (KIND == NVFP4):  # noqa: RET505, SIM109 (Triton has no `in`)
         byte = tl.load(row + channel // 2, inside, other=0).to(tl.int32)
         values = e2m1_decode((byte >> ((channel % 2) * 4)) & 15)
