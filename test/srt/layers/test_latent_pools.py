@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from test.srt.test_deepseek_v41_config import CHECKPOINTS
+from treadle.kernels import ops
 from treadle.srt.checkpoint import load_model_config
 from treadle.srt.layers.latent_pools import LatentPools
 from treadle.srt.layers.row_formats import RowFormats
@@ -52,7 +53,9 @@ def test_entries_are_read_through_the_page_table(pools):
     assert source.ratio == 2 and source.per_page == 2
     entries = torch.arange(3, dtype=torch.uint8)[:, None].expand(-1, source.entries.shape[-1])
     keys = entries[:, : source.keys.shape[-1]]
-    source.write(torch.tensor([4 * 2, 4 * 2 + 1, 1 * 2]), entries, keys)
+    dst = torch.tensor([4 * 2, 4 * 2 + 1, 1 * 2])
+    ops.store_rows(source.entries.flatten(0, 1), dst, entries)
+    ops.store_rows(source.keys.flatten(0, 1), dst, keys)
     table = torch.tensor([4, 1, 0], dtype=torch.int32)
     assert source.read(source.entries, table, 3)[:, 0].tolist() == [0, 1, 2]
     assert source.read(source.keys, table, 1)[:, 0].tolist() == [0]
