@@ -87,7 +87,7 @@ class Branch:
         """Done when everything submitted so far has run or failed; at once when it has, so that
         whoever may not block can read a branch that has ended."""
         mark = Mark()
-        if self._queue or self._current is not None:
+        if self._queue or self._current is not None or not self._is_ready:
             self.submit(mark)
         else:
             mark.done.set_result(None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 import treadle as tr
@@ -64,6 +66,13 @@ def test_branches_know_the_variables_of_their_parent(backend: FakeBackend):
         return child["x"], child.get_meta_info("x")["cached_tokens"]
 
     assert inherits.run().ret_value == ("42", 4)
+
+
+def test_a_branch_is_read_only_when_it_has_begun(backend: FakeBackend):
+    """Its parent has to come so far first."""
+    backend.reply = lambda request: asyncio.sleep(0.01, "42")
+    program = tr.function(lambda s: s.append("a" + tr.gen("x")).fork(2)[1].text())
+    assert program.run().ret_value == "a42"
 
 
 def test_a_failed_branch_is_the_error_of_what_is_gathered_and_not_of_the_parent(
