@@ -1,6 +1,6 @@
 """Kernels of DeepSeek-V4.1 at the released layer shapes, on a device.
 
-    TREADLE_KERNELS=triton python -m benchmark.gpu.v41_kernels [--out FILE]
+    TREADLE_KERNELS=triton python -m benchmark.gpu.v41_kernels [--out FILE] [--commit HASH]
 
 One table and one JSON file: time of a call, the bytes and operations that it must move and do, and
 which fraction of the device's measured copy and bf16 matrix rates that is. Values are random;
@@ -60,9 +60,9 @@ class Ceilings:
 
     @classmethod
     def measure(cls) -> Ceilings:
-        source = torch.empty(COPY_BYTES, dtype=torch.uint8, device=DEVICE).random_(0, 255)
+        source = normal(COPY_BYTES // 4)
         target = torch.empty_like(source)
-        copied = seconds(lambda: target.copy_(source))
+        copied = seconds(lambda: torch.neg(source, out=target))  # a kernel: graphs copy otherwise
         a, b = (torch.randn(MATRIX, MATRIX, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
         multiplied = seconds(lambda: a @ b)
         return cls(2 * COPY_BYTES / copied, 2 * MATRIX**3 / multiplied)
@@ -315,14 +315,18 @@ def measured(case: Case, ceilings: Ceilings) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
-    out = parser.parse_args().out
+    parser.add_argument("--commit", default="", help="where the files are no repository")
+    args = parser.parse_args()
+    out, environment = args.out, Environment.read(["torch", "triton"])
+    if args.commit:
+        environment = dataclasses.replace(environment, commit=args.commit)
     ceilings = Ceilings.measure()
     print(f"copy {ceilings.bytes_per_s / 1e12:.2f} TB/s, bf16 {ceilings.flops_per_s / 1e12:.0f} T")
     makers = (small_cases, table_cases, linear_cases, expert_cases, page_cases)
     found = [measured(case, ceilings) for make in makers for rows in ROWS for case in make(rows)]
     if out is not None:
         result = {
-            "environment": dataclasses.asdict(Environment.read(["torch", "triton"])),
+            "environment": dataclasses.asdict(environment),
             "device": torch.cuda.get_device_name(),
             "ceilings": dataclasses.asdict(ceilings),
             "cases": found,

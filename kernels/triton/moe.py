@@ -24,7 +24,6 @@ from ..reference.packed_linear import BLOCK, MatrixKind
 from .packed_linear import (
     FP4,
     IS_FAST,
-    MANY_ROWS,
     SOME_ROWS,
     G,
     add_group,
@@ -35,6 +34,7 @@ from .packed_linear import (
 )
 from .small_floats import sortable
 
+MANY_ROWS = 64  # of a tile; products of 16 inputs have the same bits by either instruction
 COLUMNS = 32  # output features of a program: of gate and of up
 DOWN_COLUMNS = 64
 ACTIVATION_BLOCK = 512

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from test.kernels.triton_ops import ops_of
+from test.kernels.triton_ops import HAS_DEVICE, ops_of
 from treadle.kernels.cpu import moe as cpu
 from treadle.kernels.inputs import activations
 from treadle.kernels.reference import moe
@@ -188,5 +188,14 @@ def test_triton_row_is_the_same_bits_in_any_batch():
     e, x, (chosen, weights) = experts(is_rounding=True), activations(20, WIDTH), routed(20)
     whole = triton.moe_experts(x, chosen, weights, e)
     for rows in (slice(7, 9), slice(19, 20)):
+        part = triton.moe_experts(x[rows], chosen[rows], weights[rows], e)
+        assert torch.equal(part, whole[rows])
+
+
+@pytest.mark.skipif(not HAS_DEVICE, reason="takes long under the interpreter")
+def test_triton_row_is_the_same_bits_beside_many_others():
+    e, x, (chosen, weights) = experts(is_rounding=True), activations(400, WIDTH), routed(400)
+    whole = triton.moe_experts(x, chosen, weights, e)
+    for rows in (slice(0, 1), slice(100, 120), slice(399, 400)):
         part = triton.moe_experts(x[rows], chosen[rows], weights[rows], e)
         assert torch.equal(part, whole[rows])
