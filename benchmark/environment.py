@@ -106,7 +106,10 @@ def _without_folder(argument: str) -> str:
 
 
 def _commit() -> str:
-    """The checked-out commit, "-dirty" when tracked files differ from it."""
+    """The checked-out commit, "-dirty" when tracked files differ from it; `BENCH_COMMIT` where only
+    files were copied to the machine."""
+    if told := os.environ.get("BENCH_COMMIT"):
+        return told
     head = _git("rev-parse", "--short=12", "HEAD")
     changed = _git("status", "--porcelain", "--untracked-files=no")
     return head + ("-dirty" if changed else "")

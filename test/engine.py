@@ -79,6 +79,7 @@ class Engine:
         overlap: bool = True,
         grammars: GrammarStore | None = None,
         parallel: ParallelSection = ON_CPU,
+        dtype: str = "auto",
     ) -> None:
         facts = load_model_config(path)
         cache = CacheSection(
@@ -90,7 +91,7 @@ class Engine:
             speculation="dspark" if drafts else "none", draft_tokens=drafts or -1,
             overlap=overlap,
         )  # fmt: skip
-        model = ModelSection(path=str(path), quantization=quantization)
+        model = ModelSection(path=str(path), quantization=quantization, dtype=dtype)
         host = WITH_DEVICE if parallel.device == "cuda" else HOST
         config = resolve(ServerConfig(model, cache, sched, parallel), facts, host)
         self.runner = Runner.load(config, facts, path, lambda done, total, label: None)

@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ..reference import activation as reference
+from .overlap import await_previous, overlap_options, overlaps
 
 BLOCK = 1024
 SQRT_2_OVER_PI = tl.constexpr(0.7978845608028654)
@@ -35,13 +36,18 @@ def _gated(gate_up: Tensor, out: Tensor | None, *, is_gelu: bool) -> Tensor:
         raise ValueError(f"out must be {(rows, size)} with neighbouring columns")
     if out.numel():
         _gated_kernel[(rows, triton.cdiv(size, BLOCK))](
-            gate_up, out, gate_up.stride(0), out.stride(0), size, IS_GELU=is_gelu, BLOCK=BLOCK
-        )
+            gate_up, out, gate_up.stride(0), out.stride(0), size,
+            IS_GELU=is_gelu, BLOCK=BLOCK, OVERLAPS=overlaps(), **overlap_options(),
+        )  # fmt: skip
     return out
 
 
 @triton.jit
-def _gated_kernel(gate_up, out, in_row, out_row, size, IS_GELU: tl.constexpr, BLOCK: tl.constexpr):
+def _gated_kernel(
+    gate_up, out, in_row, out_row, size,
+    IS_GELU: tl.constexpr, BLOCK: tl.constexpr, OVERLAPS: tl.constexpr,
+):  # fmt: skip
+    await_previous(OVERLAPS)
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = column < size

@@ -25,10 +25,12 @@ import triton.language as tl
 from torch import Tensor
 
 from .device import num_processors
+from .overlap import await_previous
 
 LOG2_E = 1.4426950408889634
 MAX_SPLITS = 32
-PROGRAMS_PER_PROCESSOR = 2
+FEW_RUNS = 256
+PROGRAMS_PER_PROCESSOR = 4
 ROW_LANES = 16  # the least that a matrix product takes
 
 
@@ -54,11 +56,12 @@ class Tiles:
         return cls(lanes, lanes // group, keys, 4 if lanes <= 64 else 8, stages)
 
     @classmethod
-    def of_row(cls, group: int, head_dim: int, dtype: torch.dtype) -> Tiles:
-        """For single rows."""
+    def of_row(cls, group: int, head_dim: int, dtype: torch.dtype, *, is_alone: bool) -> Tiles:
+        """For single rows. `is_alone`: so few that all their programs run at once."""
         lanes = max(ROW_LANES, triton.next_power_of_2(group))
-        keys = 32 if dtype is torch.float32 or head_dim > 256 else 64
-        return cls(lanes, 1, keys, 4, 2 if dtype is torch.float32 else 3)
+        is_small = dtype is torch.float32 or (head_dim > 128 and not is_alone)
+        keys = 32 if is_small or head_dim > 256 else 64
+        return cls(lanes, 1, keys, 4, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,8 @@ def check_heads(q: Tensor, k: Tensor, v: Tensor) -> int:
 
 
 def runs_block(runs: Tensor) -> int:
-    return int(triton.next_power_of_2(max(1, runs.shape[0])))
+    """One size for almost every step: each is a kernel of its own to compile."""
+    return max(FEW_RUNS, int(triton.next_power_of_2(max(1, runs.shape[0]))))
 
 
 @triton.jit
@@ -151,12 +155,13 @@ def store_part(sums, weights, best, weight, total, place, used, SIZE: tl.constex
 def combine(
     sums, weights, out, runs, heads,
     WIDTH: tl.constexpr, FIRST: tl.constexpr, ENTERED: tl.constexpr, SPLITS: tl.constexpr,
-    SIZE: tl.constexpr, BLOCK_D: tl.constexpr,
+    SIZE: tl.constexpr, BLOCK_D: tl.constexpr, OVERLAPS: tl.constexpr,
 ):  # fmt: skip
     """Puts the parts of a single row's head together. Fields of a run: its first q row is at FIRST,
     how many there are behind it, how many rows it has at ENTERED."""
     run, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     this = runs + run * WIDTH
+    await_previous(OVERLAPS)
     if (tl.load(this + ENTERED) == 1) & (tl.load(this + FIRST + 1) == 1):
         row = tl.load(this + FIRST)
         split = tl.arange(0, SPLITS)

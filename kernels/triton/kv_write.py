@@ -6,6 +6,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from .overlap import await_previous, overlap_options, overlaps
+
 
 def kv_write(k: Tensor, v: Tensor, k_pages: Tensor, v_pages: Tensor, dst: Tensor) -> None:
     """See `reference.kv_write.kv_write`. A destination outside the pages is not written, as -1."""
@@ -21,12 +23,17 @@ def kv_write(k: Tensor, v: Tensor, k_pages: Tensor, v_pages: Tensor, dst: Tensor
         num_rows = k_pages.shape[0] * k_pages.shape[1]
         block = min(1024, triton.next_power_of_2(width))
         _write_kernel[(rows, triton.cdiv(width, block))](
-            k, v, k_pages, v_pages, dst, k.stride(0), v.stride(0), width, num_rows, BLOCK=block
-        )
+            k, v, k_pages, v_pages, dst, k.stride(0), v.stride(0), width, num_rows,
+            BLOCK=block, OVERLAPS=overlaps(), **overlap_options(),
+        )  # fmt: skip
 
 
 @triton.jit
-def _write_kernel(k, v, k_pages, v_pages, dst, k_row, v_row, width, num_rows, BLOCK: tl.constexpr):
+def _write_kernel(
+    k, v, k_pages, v_pages, dst, k_row, v_row, width, num_rows, BLOCK: tl.constexpr,
+    OVERLAPS: tl.constexpr,
+):  # fmt: skip
+    await_previous(OVERLAPS)
     row = tl.program_id(0).to(tl.int64)
     to = tl.load(dst + row)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)

@@ -8,6 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from ..reference import norm as reference
+from .overlap import await_previous, overlap_options, overlaps
 
 MAX_SIZE = 1 << 15  # elements of a row that registers of one program hold
 
@@ -25,7 +26,7 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, out: Tensor | None = None) -
         block = triton.next_power_of_2(x.shape[-1])
         _norm_kernel[(x.shape[0] * heads,)](
             x, weight, out, heads, *_strides(x), *_strides(out), x.shape[-1], eps,
-            BLOCK=block, num_warps=_warps(block),
+            BLOCK=block, OVERLAPS=overlaps(), num_warps=_warps(block), **overlap_options(),
         )  # fmt: skip
     return out
 
@@ -56,7 +57,8 @@ def _add(x: Tensor, residual: Tensor, inner: Tensor | None, outer: Tensor, eps: 
         _add_norm_kernel[(rows,)](
             x, residual, outer if inner is None else inner, outer, out,
             x.stride(0), residual.stride(0), size, eps,
-            HAS_INNER=inner is not None, BLOCK=block, num_warps=_warps(block),
+            HAS_INNER=inner is not None, BLOCK=block, OVERLAPS=overlaps(),
+            num_warps=_warps(block), **overlap_options(),
         )  # fmt: skip
     return out
 
@@ -77,14 +79,17 @@ def _warps(block: int) -> int:
 
 @triton.jit
 def _norm_kernel(
-    x, weight, out, heads, x_row, x_head, out_row, out_head, size, eps, BLOCK: tl.constexpr
-):
+    x, weight, out, heads, x_row, x_head, out_row, out_head, size, eps, BLOCK: tl.constexpr,
+    OVERLAPS: tl.constexpr,
+):  # fmt: skip
     program = tl.program_id(0).to(tl.int64)
     row, head = program // heads, program % heads
     column = tl.arange(0, BLOCK)
     inside = column < size
+    scale = tl.load(weight + column, mask=inside, other=0.0)
+    await_previous(OVERLAPS)
     values = tl.load(x + row * x_row + head * x_head + column, mask=inside, other=0.0)
-    normed = _normed(values.to(tl.float32), weight, column, inside, size, eps)
+    normed = _normed(values.to(tl.float32), scale, size, eps)
     place = out + row * out_row + head * out_head + column
     tl.store(place, normed.to(out.dtype.element_ty), mask=inside)
 
@@ -92,26 +97,28 @@ def _norm_kernel(
 @triton.jit
 def _add_norm_kernel(
     x, residual, inner, outer, out, x_row, residual_row, size, eps,
-    HAS_INNER: tl.constexpr, BLOCK: tl.constexpr,
+    HAS_INNER: tl.constexpr, BLOCK: tl.constexpr, OVERLAPS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < size
-    values = tl.load(x + row * x_row + column, mask=inside, other=0.0).to(tl.float32)
-    if HAS_INNER:
-        values = _normed(values, inner, column, inside, size, eps)
-        values = values.to(x.dtype.element_ty).to(tl.float32)
+    inner_scale = tl.load(inner + column, mask=inside, other=0.0)
+    outer_scale = tl.load(outer + column, mask=inside, other=0.0)
+    await_previous(OVERLAPS)
     kept = residual + row * residual_row + column
-    total = tl.load(kept, mask=inside, other=0.0).to(tl.float32) + values
+    values = tl.load(x + row * x_row + column, mask=inside, other=0.0).to(tl.float32)
+    before = tl.load(kept, mask=inside, other=0.0).to(tl.float32)
+    if HAS_INNER:
+        values = _normed(values, inner_scale, size, eps).to(x.dtype.element_ty).to(tl.float32)
+    total = before + values
     rounded = total.to(residual.dtype.element_ty)
     tl.store(kept, rounded, mask=inside)
-    normed = _normed(rounded.to(tl.float32), outer, column, inside, size, eps)
+    normed = _normed(rounded.to(tl.float32), outer_scale, size, eps)
     tl.store(out + row * size + column, normed.to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _normed(values, weight, column, inside, size, eps):
-    """`values / sqrt(mean(values^2) + eps) * weight`; lanes outside are 0."""
+def _normed(values, scale, size, eps):
+    """`values / sqrt(mean(values^2) + eps) * scale`; lanes outside are 0."""
     mean_square = tl.sum(values * values, axis=0) / size
-    scale = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
-    return values * tl.rsqrt(mean_square + eps) * scale
+    return values * tl.rsqrt(mean_square + eps) * scale.to(tl.float32)

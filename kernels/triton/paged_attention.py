@@ -20,6 +20,8 @@ from .attention import (
     runs_block,
     store_part,
 )
+from .device import num_processors
+from .overlap import await_previous, overlap_options, overlaps
 
 
 def paged_attention(
@@ -69,7 +71,8 @@ def _attend_rows(
     """Runs of one row."""
     page_size, kv_heads, size = k_pages.shape[1:]
     group, num_runs = q.shape[1] // kv_heads, runs.shape[0]
-    tiles = Tiles.of_row(group, size, q.dtype)
+    is_alone = num_runs * kv_heads <= num_processors() // 4
+    tiles = Tiles.of_row(group, size, q.dtype, is_alone=is_alone)
     parts = Parts.empty(q, num_runs, kv_heads, table.shape[1] * page_size)
     block_d = max(16, triton.next_power_of_2(size))
     _row_kernel[(num_runs, kv_heads, parts.splits)](
@@ -77,16 +80,17 @@ def _attend_rows(
         table.stride(0), scale * LOG2_E,
         PAGE=page_size, KV_HEADS=kv_heads, GROUP=group, SIZE=size, BLOCK_D=block_d,
         LANES=tiles.lanes, KEYS=tiles.keys, SPLITS=parts.splits, num_warps=tiles.warps,
-        num_stages=tiles.stages,
+        num_stages=tiles.stages, OVERLAPS=overlaps(), **overlap_options(),
     )  # fmt: skip
     if parts.splits > 1:
         combine[(num_runs, q.shape[1])](
             parts.sums, parts.weights, out, runs, q.shape[1],
             WIDTH=4, FIRST=1, ENTERED=2, SPLITS=parts.splits, SIZE=size, BLOCK_D=block_d,
+            OVERLAPS=overlaps(), **overlap_options(),
         )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_runs"])
 def _tile_kernel(
     q, k_pages, v_pages, table, runs, out, num_runs, q_row, table_row, scale,
     PAGE: tl.constexpr, KV_HEADS: tl.constexpr, GROUP: tl.constexpr, SIZE: tl.constexpr,
@@ -129,8 +133,10 @@ def _row_kernel(
     q, k_pages, v_pages, table, runs, out, sums, weights, q_row, table_row, scale,
     PAGE: tl.constexpr, KV_HEADS: tl.constexpr, GROUP: tl.constexpr, SIZE: tl.constexpr,
     BLOCK_D: tl.constexpr, LANES: tl.constexpr, KEYS: tl.constexpr, SPLITS: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(0).to(tl.int64)
+    await_previous(OVERLAPS)
     if tl.load(runs + run * 4 + 2) == 1:
         kv_head, split = tl.program_id(1), tl.program_id(2)
         slot, at = tl.load(runs + run * 4), tl.load(runs + run * 4 + 1)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..reference import rope as reference
 from ..reference.rope import QkNorm
+from .overlap import await_previous, overlap_options, overlaps
 
 HEADS_PER_PROGRAM = 4
 
@@ -68,7 +69,7 @@ def _launch(
         q, k, q_weight, k_weight, positions, cos_sin, q.stride(0), k.stride(0),
         heads, every, cos_sin.shape[0], eps,
         SIZE=size, HALF=triton.next_power_of_2(size // 2), HEADS=block, HAS_NORM=eps > 0,
-        num_warps=2,
+        OVERLAPS=overlaps(), num_warps=2, **overlap_options(),
     )  # fmt: skip
 
 
@@ -76,6 +77,7 @@ def _launch(
 def _rope_kernel(
     q, k, q_weight, k_weight, positions, cos_sin, q_row, k_row, q_heads, heads, num_positions, eps,
     SIZE: tl.constexpr, HALF: tl.constexpr, HEADS: tl.constexpr, HAS_NORM: tl.constexpr,
+    OVERLAPS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)[:, None]
@@ -85,20 +87,22 @@ def _rope_kernel(
     of_query = q + row * q_row + head * SIZE + column
     of_key = k + row * k_row + (head - q_heads) * SIZE + column
     place = tl.where(is_query, of_query, of_key)
-    first = tl.load(place, mask=inside, other=0.0).to(tl.float32)
-    second = tl.load(place + SIZE // 2, mask=inside, other=0.0).to(tl.float32)
-    if HAS_NORM:
-        scale = tl.rsqrt((tl.sum(first * first, 1) + tl.sum(second * second, 1)) / SIZE + eps)
-        weight = tl.where(is_query, q_weight + column, k_weight + column)
-        low = tl.load(weight, mask=inside, other=0.0).to(tl.float32)
-        high = tl.load(weight + SIZE // 2, mask=inside, other=0.0).to(tl.float32)
-        first = _rounded(first * scale[:, None] * low, q)
-        second = _rounded(second * scale[:, None] * high, q)
     position = tl.load(positions + row)
     known = (position >= 0) & (position < num_positions) & (column < SIZE // 2)
     angle = cos_sin + position * SIZE + column
     cos = tl.load(angle, mask=known, other=float("nan")).to(tl.float32)
     sin = tl.load(angle + SIZE // 2, mask=known, other=float("nan")).to(tl.float32)
+    if HAS_NORM:
+        weight = tl.where(is_query, q_weight + column, k_weight + column)
+        low = tl.load(weight, mask=inside, other=0.0).to(tl.float32)
+        high = tl.load(weight + SIZE // 2, mask=inside, other=0.0).to(tl.float32)
+    await_previous(OVERLAPS)
+    first = tl.load(place, mask=inside, other=0.0).to(tl.float32)
+    second = tl.load(place + SIZE // 2, mask=inside, other=0.0).to(tl.float32)
+    if HAS_NORM:
+        scale = tl.rsqrt((tl.sum(first * first, 1) + tl.sum(second * second, 1)) / SIZE + eps)
+        first = _rounded(first * scale[:, None] * low, q)
+        second = _rounded(second * scale[:, None] * high, q)
     kind = q.dtype.element_ty
     tl.store(place, (first * cos - second * sin).to(kind), mask=inside)
     tl.store(place + SIZE // 2, (second * cos + first * sin).to(kind), mask=inside)

@@ -25,6 +25,8 @@ from .attention import (
     runs_block,
     store_part,
 )
+from .device import num_processors
+from .overlap import await_previous, overlap_options, overlaps
 
 COMMIT_ROWS = 16  # rows that one program of the commit writes
 
@@ -83,7 +85,8 @@ def _attend_rows(
     """Runs of one row. Reads and writes the rings."""
     ring_rows, kv_heads, size = ring_k.shape[1:]
     group, num_runs = q.shape[1] // kv_heads, runs.shape[0]
-    tiles = Tiles.of_row(group, size, q.dtype)
+    is_alone = num_runs * kv_heads <= num_processors() // 4
+    tiles = Tiles.of_row(group, size, q.dtype, is_alone=is_alone)
     parts = Parts.empty(q, num_runs, kv_heads, window)
     block_d = max(16, triton.next_power_of_2(size))
     _row_kernel[(num_runs, kv_heads, parts.splits)](
@@ -91,12 +94,13 @@ def _attend_rows(
         q.stride(0), k.stride(0), v.stride(0), scale * LOG2_E,
         WINDOW=window, RING=ring_rows, KV_HEADS=kv_heads, GROUP=group, SIZE=size, BLOCK_D=block_d,
         LANES=tiles.lanes, KEYS=tiles.keys, SPLITS=parts.splits, num_warps=tiles.warps,
-        num_stages=tiles.stages,
+        num_stages=tiles.stages, OVERLAPS=overlaps(), **overlap_options(),
     )  # fmt: skip
     if parts.splits > 1:
         combine[(num_runs, q.shape[1])](
             parts.sums, parts.weights, out, runs, q.shape[1],
             WIDTH=7, FIRST=3, ENTERED=2, SPLITS=parts.splits, SIZE=size, BLOCK_D=block_d,
+            OVERLAPS=overlaps(), **overlap_options(),
         )  # fmt: skip
 
 
@@ -112,7 +116,7 @@ def _commit(
     )  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_runs"])
 def _tile_kernel(
     q, k, v, ring_k, ring_v, tags, runs, out, num_runs, q_row, k_row, v_row, scale,
     WINDOW: tl.constexpr, RING: tl.constexpr, KV_HEADS: tl.constexpr, GROUP: tl.constexpr,
@@ -158,9 +162,10 @@ def _row_kernel(
     q, k, v, ring_k, ring_v, tags, runs, out, sums, weights, q_row, k_row, v_row, scale,
     WINDOW: tl.constexpr, RING: tl.constexpr, KV_HEADS: tl.constexpr, GROUP: tl.constexpr,
     SIZE: tl.constexpr, BLOCK_D: tl.constexpr, LANES: tl.constexpr, KEYS: tl.constexpr,
-    SPLITS: tl.constexpr,
+    SPLITS: tl.constexpr, OVERLAPS: tl.constexpr,
 ):  # fmt: skip
     run = tl.program_id(0).to(tl.int64)
+    await_previous(OVERLAPS)
     if tl.load(runs + run * 7 + 2) == 1:
         kv_head, split, this = tl.program_id(1), tl.program_id(2), runs + run * 7
         slot, k_start, q_start = tl.load(this), tl.load(this + 1), tl.load(this + 3)
@@ -227,8 +232,6 @@ def _walk_ring(
         v = tl.load(ring_v + row[:, None] * ROW + column, mask=there, other=0.0).to(q.dtype)
         held = tl.load(tags + row, mask=key < end, other=0) == key
         poison = tl.where(held | (key >= end), 0.0, float("nan"))
-        k = tl.where(held[:, None], k, 0.0).to(q.dtype)
-        v = tl.where(held[:, None], v, 0.0).to(q.dtype)
         seen = _in_window(key, positions, end, floor, WINDOW)
         best, weight, total = absorb(q, k, v, seen, best, weight, total, scale, True)
         weight += tl.sum(tl.where(seen, poison[None, :], 0.0), 1)

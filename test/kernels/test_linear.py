@@ -58,6 +58,18 @@ def test_dense_product_is_x_times_transposed_weight(linear, dtype):
         assert_close(linear(strided(x), w, bias), F.linear(x, w, bias), "linear")
 
 
+@pytest.mark.parametrize("shape", [(100, 96), (7, 1030), (640, 64), (4100, 300)], ids=str)
+def test_single_row_of_triton_agrees_with_the_reference(shape):
+    """Also with fewer inputs than a block, and features that fill no program."""
+    x = activations(1, shape[1], dtype=torch.bfloat16)
+    w = weights(*shape, dtype=torch.bfloat16)
+    bias = activations(1, shape[0], seed=1, dtype=torch.bfloat16)[0]
+    op = on_device(triton_linear)
+    assert_close(op(x, w), reference.linear(x, w), "linear")
+    assert_close(op(strided(x), w, bias), reference.linear(x, w, bias), "linear")
+    assert_close(op(x, w[3:], bias[3:]), reference.linear(x, w[3:], bias[3:]), "linear")
+
+
 def test_dense_float64_of_the_cpu_backend_ignores_the_batch():
     x, w = activations(50, 64, dtype=torch.float64), weights(64, 64, dtype=torch.float64)
     assert torch.equal(cpu.linear(x[7:8], w), cpu.linear(x, w)[7:8])

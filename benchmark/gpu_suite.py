@@ -1,0 +1,68 @@
+"""Everything that is measured on one GPU, in parts: `python -m benchmark.gpu_suite`.
+
+    tests       Triton kernels against their references, graphs and the device's runner, by pytest
+    kernels     times of the kernels, against the measured ceilings
+    steps-M     a model of M's shapes with random weights in this process: decode and prefill
+    serve-M     the same through the real server
+
+Each part is a process of its own and writes `results/gpu_<part>.json`. A part whose result is of
+this commit already is not run again unless `--force` is given; `--parts` names some.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+
+import orjson
+from benchmark.environment import RESULTS, ROOT, Environment
+
+MODELS = ("gemma3-4b", "llama3-8b")
+PARTS = ("tests", "kernels", *(f"{x}-{m}" for m in MODELS for x in ("steps", "serve")))
+PACKAGES = ("torch", "triton", "numpy")
+LIMIT_S = 200
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--parts", nargs="*", default=PARTS, choices=PARTS, metavar="PART")
+    parser.add_argument("--force", action="store_true", help="also parts that are done")
+    options = parser.parse_args()
+    failed = 0
+    for part in options.parts:
+        if _is_done(part) and not options.force:
+            print(f"{part}: done already")
+            continue
+        failed += _run(part)
+    return 1 if failed else 0
+
+
+def _run(part: str) -> bool:
+    """Whether the part failed."""
+    began = time.monotonic()
+    environ = {**os.environ, "TREADLE_KERNELS": "triton"}
+    command = [sys.executable, "-m", "benchmark.gpu.part", part]
+    try:
+        status = subprocess.run(command, cwd=ROOT, env=environ, timeout=LIMIT_S).returncode
+    except subprocess.TimeoutExpired:
+        status = -1
+    print(f"{part}: {'failed' if status else 'ok'} after {time.monotonic() - began:.0f} s")
+    return status != 0
+
+
+def _is_done(part: str) -> bool:
+    path = RESULTS / f"gpu_{part}.json"
+    if not path.exists():
+        return False
+    made: dict[str, object] = orjson.loads(path.read_bytes())
+    environment = made["environment"]
+    assert isinstance(environment, dict)
+    is_same = environment["commit"] == Environment.read(PACKAGES).commit
+    return is_same and not made.get("failed")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
