@@ -181,20 +181,16 @@ def test_entries_are_chosen_as_the_reference_does(module, kinds):
     pages = pages_of(kinds[2], 32, 2, runs)
     rows = int(runs[:, 2].sum())
     q, weight = rand(rows, 4, 32, seed=8), rand(rows, 4, seed=9)
-    for choice in (Choice(5, 3, 4), Choice(6, 0, 4)):
-        got = module.choose_entries(q, weight, pages, choice, None)
-        want = reference.choose_entries(q, weight, pages, choice, None)
-        assert torch.equal(got[0], want[0])
-        if choice.blocks:
-            assert got[1] is not None and want[1] is not None
-            seen = torch.arange(pages.longest) < visible_of(pages)[:, None]
-            assert torch.equal(got[1] & seen, want[1] & seen)
-            filtered = module.choose_entries(q, weight, pages, Choice(7, 0, 4), want[1])[0]
-            again = reference.choose_entries(q, weight, pages, Choice(7, 0, 4), want[1])[0]
-            assert torch.equal(filtered, again)
-            assert not torch.equal(filtered[:, :5], want[0])
-        else:
-            assert got[1] is None and want[1] is None
+    got = module.choose_entries(q, weight, pages, Choice(5, 3, 4), None)
+    want = reference.choose_entries(q, weight, pages, Choice(5, 3, 4), None)
+    assert torch.equal(got[0], want[0])
+    assert got[1] is not None and want[1] is not None
+    seen = torch.arange(pages.longest) < visible_of(pages)[:, None]
+    assert torch.equal(got[1] & seen, want[1] & seen)
+    filtered, marked = module.choose_entries(q, weight, pages, Choice(7, 0, 4), want[1])
+    again = reference.choose_entries(q, weight, pages, Choice(7, 0, 4), want[1])[0]
+    assert torch.equal(filtered, again) and marked is None
+    assert not torch.equal(filtered[:, :5], want[0])
 
 
 def test_triton_scores_in_parts_when_there_are_many(monkeypatch):
