@@ -2,6 +2,7 @@
 
     tests       Triton kernels against their references, graphs and the device's runner, by pytest
     kernels     times of the kernels, against the measured ceilings
+    v41         the same of DeepSeek-V4.1's, at the released layer shapes
     steps-M     a model of M's shapes with random weights in this process: decode and prefill
     serve-M     the same through the real server
 
@@ -21,7 +22,7 @@ import orjson
 from benchmark.environment import RESULTS, ROOT, Environment
 
 MODELS = ("gemma3-4b", "llama3-8b")
-PARTS = ("tests", "kernels", *(f"{x}-{m}" for m in MODELS for x in ("steps", "serve")))
+PARTS = ("tests", "kernels", "v41", *(f"{x}-{m}" for m in MODELS for x in ("steps", "serve")))
 PACKAGES = ("torch", "triton", "numpy")
 LIMIT_S = 200
 

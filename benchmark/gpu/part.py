@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 
 import torch
 from benchmark.environment import ROOT, Environment, write_result
-from benchmark.gpu import kernels, serve, steps
+from benchmark.gpu import kernels, serve, steps, v41_kernels
 from benchmark.gpu.measure import ceilings
 
 PACKAGES = ("torch", "triton", "numpy")
@@ -23,7 +24,7 @@ Content = dict[str, object]
 def run(part: str) -> bool:
     """Measures, writes the result and prints it; whether all is well."""
     kind, _, model = part.partition("-")
-    content = {"tests": _tests, "kernels": _kernels, "steps": _steps, "serve": _serve}[kind](model)
+    content = PARTS[kind](model)
     environment = asdict(Environment.read(PACKAGES)) | {"gpu": _gpu()}
     write_result(f"gpu_{part}", {"environment": environment, **content})
     _show(content)
@@ -55,6 +56,19 @@ def _steps(model: str) -> Content:
 
 def _serve(model: str) -> Content:
     return {"model": model, **serve.measure(model)}
+
+
+def _v41(model: str) -> Content:
+    return v41_kernels.measure()
+
+
+PARTS: dict[str, Callable[[str], Content]] = {
+    "tests": _tests,
+    "kernels": _kernels,
+    "steps": _steps,
+    "serve": _serve,
+    "v41": _v41,
+}
 
 
 def _gpu() -> str:

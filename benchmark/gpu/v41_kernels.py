@@ -1,6 +1,6 @@
 """Kernels of DeepSeek-V4.1 at the released layer shapes, on a device.
 
-    TREADLE_KERNELS=triton python -m benchmark.gpu.v41_kernels [--out FILE] [--commit HASH]
+    TREADLE_KERNELS=triton python -m benchmark.gpu.v41_kernels [--out FILE]
 
 One table and one JSON file: time of a call, the bytes and operations that it must move and do, and
 which fraction of the device's measured copy and bf16 matrix rates that is. Values are random;
@@ -90,13 +90,17 @@ def _replayed(run: Callable[[], object], num_runs: int) -> float:
             run()
     times = []
     for _ in range(num_runs + 1):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin, end = (_event() for _ in range(2))
         begin.record()
         graph.replay()
         end.record()
         torch.cuda.synchronize()
         times.append(float(begin.elapsed_time(end)) / 1e3 / CALLS)
     return sorted(times[1:])[num_runs // 2]
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
 def normal(*shape: int) -> Tensor:
@@ -198,7 +202,7 @@ def expert_cases(rows: int) -> Iterator[Case]:
     experts = Experts(0, gate_up, down, 10.0, is_rounding=True)
     chosen, weights = ops.route(normal(rows, EXPERTS), normal(EXPERTS), EACH, 1.5)
     x = normal(rows, HIDDEN)
-    touched = len(chosen.unique())
+    touched = len(set(chosen.flatten().tolist()))
     yield Case(
         f"moe_experts ({touched} of {EXPERTS})",
         rows,
@@ -312,25 +316,23 @@ def measured(case: Case, ceilings: Ceilings) -> dict[str, object]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--commit", default="", help="where the files are no repository")
-    args = parser.parse_args()
-    out, environment = args.out, Environment.read(["torch", "triton"])
-    if args.commit:
-        environment = dataclasses.replace(environment, commit=args.commit)
+def measure() -> dict[str, object]:
+    """Ceilings and all cases. Prints a line for each."""
     ceilings = Ceilings.measure()
     print(f"copy {ceilings.bytes_per_s / 1e12:.2f} TB/s, bf16 {ceilings.flops_per_s / 1e12:.0f} T")
     makers = (small_cases, table_cases, linear_cases, expert_cases, page_cases)
     found = [measured(case, ceilings) for make in makers for rows in ROWS for case in make(rows)]
+    return {"ceilings": dataclasses.asdict(ceilings), "cases": found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path)
+    out = parser.parse_args().out
+    environment = dataclasses.asdict(Environment.read(["torch", "triton"]))
+    device = torch.cuda.get_device_name()
+    result = {"environment": environment, "device": device, **measure()}
     if out is not None:
-        result = {
-            "environment": dataclasses.asdict(environment),
-            "device": torch.cuda.get_device_name(),
-            "ceilings": dataclasses.asdict(ceilings),
-            "cases": found,
-        }
         out.write_text(json.dumps(result, indent=1) + "\n")
 
 
