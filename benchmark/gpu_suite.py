@@ -1,6 +1,8 @@
 """Everything that is measured on one GPU, in parts: `python -m benchmark.gpu_suite`.
 
     tests       Triton kernels against their references, graphs and the device's runner, by pytest
+    golden      expected outputs of DeepSeek-V4.1, through the model and through a server
+    sanitizer-T compute-sanitizer's tool T over the kernels' tests
     kernels     times of the kernels, against the measured ceilings
     v41         the same of DeepSeek-V4.1's, at the released layer shapes
     steps-M     a model of M's shapes with random weights in this process: decode and prefill
@@ -22,7 +24,8 @@ import orjson
 from benchmark.environment import RESULTS, ROOT, Environment
 
 MODELS = ("gemma3-4b", "llama3-8b")
-PARTS = ("tests", "kernels", "v41", *(f"{x}-{m}" for m in MODELS for x in ("steps", "serve")))
+CHECKS = ("tests", "golden", "sanitizer-memcheck", "sanitizer-racecheck")
+PARTS = (*CHECKS, "kernels", "v41", *(f"{x}-{m}" for m in MODELS for x in ("steps", "serve")))
 PACKAGES = ("torch", "triton", "numpy")
 LIMIT_S = 200
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 
 import torch
 from benchmark.environment import ROOT, Environment, write_result
@@ -13,11 +16,16 @@ from benchmark.gpu import kernels, serve, steps, v41_kernels
 from benchmark.gpu.measure import ceilings
 
 PACKAGES = ("torch", "triton", "numpy")
-PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", "-n", "8")
+PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark")
 TESTS = {
-    "kernels": ("-k", "triton", "test/kernels"),
-    "device": ("-m", "gpu", "test/srt/worker"),
+    "kernels": ("-n", "8", "-k", "triton", "test/kernels"),
+    "device": ("-n", "8", "-m", "gpu", "test/srt/worker"),
 }
+GOLDEN = {
+    "model": ("-n", "8", "test/srt/models/test_deepseek_v41_golden.py"),
+    "served": ("-n", "4", "test/e2e/test_v41_golden.py", "test/e2e/test_v41_golden_rules.py"),
+}
+SANITIZED = ("-n", "0", "-k", "triton", "test/kernels")
 Content = dict[str, object]
 
 
@@ -32,16 +40,42 @@ def run(part: str) -> bool:
 
 
 def _tests(model: str) -> Content:
+    return _passed(TESTS)
+
+
+def _golden(model: str) -> Content:
+    """Expected outputs of DeepSeek-V4.1, through the model alone and through a server."""
+    return _passed(GOLDEN)
+
+
+def _passed(runs: Mapping[str, tuple[str, ...]]) -> Content:
     counts: dict[str, str] = {}
     failed = False
-    for name, more in TESTS.items():
-        words = [sys.executable, *PYTEST, *more]
-        done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
+    for name, more in runs.items():
+        done = _run([sys.executable, *PYTEST, *more])
         lines = [x for x in done.stdout.splitlines() if x.strip()]
         counts[name] = lines[-1] if lines else done.stderr[-300:]
         failed = failed or done.returncode != 0
         print("\n".join(x for x in lines if x.startswith(("FAILED", "ERROR"))))
     return {"tests": counts, "failed": failed}
+
+
+def _sanitized(tool: str) -> Content:
+    """compute-sanitizer over the kernels' tests, each tensor in a block of memory of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / tool
+        command = ["compute-sanitizer", "--tool", tool, "--log-file", str(log)]
+        done = _run([*command, sys.executable, *PYTEST, *SANITIZED])
+        found = [x for x in log.read_text().splitlines() if "SUMMARY" in x]
+    is_clean = bool(found) and all(" 0 errors" in x or "0 hazards" in x for x in found)
+    return {"sanitizer": found, "failed": not is_clean or done.returncode != 0}
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "TREADLE_TEST_DEVICE": "cuda"}
+    if command[0] == "compute-sanitizer":
+        environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environ)
 
 
 def _kernels(model: str) -> Content:
@@ -68,6 +102,8 @@ PARTS: dict[str, Callable[[str], Content]] = {
     "steps": _steps,
     "serve": _serve,
     "v41": _v41,
+    "golden": _golden,
+    "sanitizer": _sanitized,
 }
 
 
