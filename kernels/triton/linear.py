@@ -18,7 +18,7 @@ from .device import is_interpreted, num_processors
 from .overlap import await_previous, overlap_options, overlaps
 
 MOST_FEATURES = 65536  # beyond, as in heads, the library is as fast
-FEW_FEATURES = 4096  # up to there programs are so few that each begins before the last kernel ends
+SMALL = 4096  # features and inputs up to which the first block is a good part of all there is
 FEW_PROGRAMS = 6  # per processor
 HALVES = (torch.bfloat16, torch.float16)
 
@@ -33,9 +33,9 @@ class Plan:
     stages: int
 
     @classmethod
-    def of(cls, features: int) -> Plan:
-        """The fastest by `benchmark/gpu_suite.py`, for matrices of 5 to 250 MB."""
-        if features > FEW_FEATURES:
+    def of(cls, features: int, inputs: int) -> Plan:
+        """The fastest that was measured on an H200, for matrices of 10 to 235 MB."""
+        if max(features, inputs) > SMALL:
             return cls(16, 256, 4)
         return cls(4, 1024 if features // 4 <= FEW_PROGRAMS * num_processors() else 512, 0)
 
@@ -46,7 +46,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if x.shape[0] != 1 or features > MOST_FEATURES or not _is_walkable(x, weight):
         return F.linear(x, weight, bias)
     out = torch.empty(1, features, dtype=x.dtype, device=x.device)
-    plan = Plan.of(features)
+    plan = Plan.of(features, x.shape[1])
     kernel = _stream_kernel if plan.stages else _ahead_kernel
     kernel[(triton.cdiv(features, plan.features),)](
         x, weight, weight if bias is None else bias, out, weight.stride(0), features, x.shape[1],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import logging
+from pathlib import Path
 
 import pytest
 import torch
@@ -97,6 +99,25 @@ def test_unknown_operator_is_refused(monkeypatch):
     monkeypatch.setenv("TREADLE_KERNELS", "triton,norm=cpu")
     with pytest.raises(KernelUnavailable, match="there is no operator norm"):
         check_names(["rms_norm"])
+
+
+DENSE = (  # what a step of a model with ordinary attention runs
+    "add_rms_norm", "gelu_tanh_mul", "kv_write", "linear", "norm_add_rms_norm", "norm_rope",
+    "paged_attention", "qk_norm_rope", "rms_norm", "rope", "silu_mul", "window_attention",
+)  # fmt: skip
+
+
+def test_no_operator_of_a_dense_step_runs_its_reference_on_a_device():
+    tree = ast.parse(Path(dispatch.__file__).with_name("ops.py").read_text())
+    with_triton = {
+        node.targets[0].id
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Call)
+        and "triton" in {x.arg for x in node.value.keywords}
+    }
+    assert set(DENSE) <= with_triton
 
 
 def unavailable():
