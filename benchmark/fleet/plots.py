@@ -1,38 +1,47 @@
-"""Plots of a simulation's rows: hit rate, TTFT and balance against replicas or pool, as a PNG."""
+"""Plots of a simulation's rows: hit rate, TTFT and balance against replicas or pool, as a PNG.
+
+python -m benchmark.fleet.plots fleet_scale [--against pool_tokens]     draws a result again
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
-from matplotlib.axes import Axes
+import orjson
+from benchmark.environment import RESULTS
 from matplotlib.figure import Figure
 
 from .rows import Row
+from .setting import Setting
+from .tally import Figures
 
 LABELS = {"replicas": "replicas", "pool_tokens": "pool of a replica, tokens"}
-Value = Callable[[Row], float]
+TITLES = ("hit rate, %", "TTFT, s: p50, p99 (dashed)", "requests: busiest / mean")
 
 
 def draw(rows: Sequence[Row], against: str, path: Path) -> None:
     """`against`: the field of a setting on the horizontal axis; a line for each policy."""
     figure = Figure(figsize=(12, 3.6), layout="constrained")
     hits, ttft, balance = figure.subplots(1, 3)
-    for policy, own in _by_policy(rows).items():
-        _line(hits, own, against, policy, lambda row: 100 * row.figures.hit_rate)
-        _line(ttft, own, against, f"{policy}, p50", lambda row: row.figures.ttft_s["p50"])
-        _line(ttft, own, against, f"{policy}, p99", lambda row: row.figures.ttft_s["p99"], "--")
-        _line(balance, own, against, policy, lambda row: row.figures.imbalance_requests)
-    best = [100 * row.figures.best_hit_rate for row in next(iter(_by_policy(rows).values()))]
-    hits.plot(_places(rows[: len(best)], against), best, ":", color="black", label="best possible")
+    for number, (policy, own) in enumerate(_by_policy(rows).items()):
+        places, color = _places(own, against), f"C{number}"
+        found = [row.figures for row in own]
+        hits.plot(places, [100 * f.hit_rate for f in found], "o-", color=color, label=policy)
+        ttft.plot(places, [f.ttft_s["p50"] for f in found], "o-", color=color)
+        ttft.plot(places, [f.ttft_s["p99"] for f in found], "o--", color=color)
+        balance.plot(places, [f.imbalance_requests for f in found], "o-", color=color)
+        if not number:
+            best = [100 * f.best_hit_rate for f in found]
+            hits.plot(places, best, ":", color="black", label="best possible")
     ttft.set_yscale("log")
-    titles = ("hit rate, %", "TTFT, s", "requests: busiest / mean")
-    for axes, title in zip((hits, ttft, balance), titles, strict=True):
+    hits.legend(fontsize="small")
+    for axes, title in zip((hits, ttft, balance), TITLES, strict=True):
         axes.set_title(title)
         axes.set_xscale("log")
         axes.set_xlabel(LABELS[against])
         axes.grid(alpha=0.3)
-        axes.legend(fontsize="small")
     figure.savefig(path, dpi=90)
 
 
@@ -48,7 +57,17 @@ def _places(rows: Sequence[Row], against: str) -> list[int]:
     return [pair[0] if against == "replicas" else pair[1] for pair in fields]
 
 
-def _line(
-    axes: Axes, rows: Sequence[Row], against: str, label: str, value: Value, style: str = "-"
-) -> None:
-    axes.plot(_places(rows, against), [value(row) for row in rows], style, marker="o", label=label)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", help="of a result, without .json")
+    parser.add_argument("--against", default="replicas", choices=list(LABELS))
+    args = parser.parse_args()
+    found = orjson.loads((RESULTS / f"{args.name}.json").read_bytes())["rows"]
+    rows = [
+        Row(Setting(**row.pop("setting")), Figures(**row.pop("figures")), **row) for row in found
+    ]
+    draw(rows, args.against, RESULTS / f"{args.name}.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -63,7 +63,8 @@ def main() -> None:
         }
         content = {"environment": environment, "settings": shown, "costs": read_costs(args)}
         write_result(args.out, {**content, "rows": rows})
-        draw(rows, args.against, RESULTS / f"{args.out}.png")
+        if len(rows) > 1:
+            draw(rows, args.against, RESULTS / f"{args.out}.png")
 
 
 if __name__ == "__main__":
