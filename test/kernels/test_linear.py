@@ -58,9 +58,7 @@ def test_dense_product_is_x_times_transposed_weight(linear, dtype):
         assert_close(linear(strided(x), w, bias), F.linear(x, w, bias), "linear")
 
 
-@pytest.mark.parametrize(
-    "shape", [(100, 96), (7, 1030), (640, 64), (4100, 300), (20, 5000)], ids=str
-)
+@pytest.mark.parametrize("shape", [(30, 96), (7, 1030), (9, 5000)], ids=str)
 def test_single_row_of_triton_agrees_with_the_reference(shape):
     """Also with fewer inputs than a block, and features that fill no program."""
     x = activations(1, shape[1], dtype=torch.bfloat16)

@@ -196,15 +196,15 @@ def test_head_sizes_that_the_tiles_lack_are_refused():
 @pytest.mark.parametrize("kinds", [(F32, F32), (F32, BF16), (BF16, BF16)], ids=str)
 def test_triton_is_the_formula(shape: Shape, kinds: tuple[torch.dtype, torch.dtype]):
     """Rows and pool of `kinds`; runs of many rows, of one with its keys split, and of the rest."""
-    stream = make_stream(shape, 200, seed=3, dtype=kinds[0])
+    stream = make_stream(shape, 140, seed=3, dtype=kinds[0])
     pages = pages_for(stream, kinds[1])
-    got = in_chunks(triton, stream, [150, 151], pages)
+    got = in_chunks(triton, stream, [100, 101], pages)
     exact = naive_attention(stream, EVERYTHING, 0, kinds[1]).float()
     bound = ATOL if kinds[0] is F32 else 2e-2
     torch.testing.assert_close(got.float(), exact, atol=bound, rtol=bound)
 
 
-@pytest.mark.parametrize("padding", [0, 3])
+@pytest.mark.parametrize("padding", [3])
 def test_triton_mixed_step_is_the_reference(padding: int):
     ends = [300, 5, 120, 64, 1]
     streams = [make_stream(SMALL, n, seed=i) for i, n in enumerate(ends)]

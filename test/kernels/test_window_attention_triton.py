@@ -27,16 +27,16 @@ triton = on_device(window_attention)
 
 @pytest.mark.parametrize("shape", [Shape(4, 1, 256), Shape(9, 3, 64), Shape(2, 2, 80)], ids=str)
 @pytest.mark.parametrize("kinds", [(F32, F32), (F32, BF16), (BF16, BF16)], ids=str)
-@pytest.mark.parametrize("window", [1, 100])
+@pytest.mark.parametrize("window", [1, 70])
 def test_is_the_formula(shape: Shape, kinds: tuple[torch.dtype, torch.dtype], window: int):
     """Rows and pool of `kinds`; runs of many rows, of one with its keys split, and of the rest."""
-    stream = make_stream(shape, 260, seed=3, dtype=kinds[0])
+    stream = make_stream(shape, 150, seed=3, dtype=kinds[0])
     rings = [make_rings(shape, 2, window + 16, kinds[1]) for _ in range(2)]
-    got = in_chunks(triton, stream, [180, 181], rings[0], window)
+    got = in_chunks(triton, stream, [100, 101], rings[0], window)
     exact = naive_attention(stream, window, 0, kinds[1]).float()
     bound = ATOL if kinds[0] is F32 else 2e-2
     torch.testing.assert_close(got.float(), exact, atol=bound, rtol=bound)
-    in_chunks(reference, stream, [180, 181], rings[1], window)
+    in_chunks(reference, stream, [100, 101], rings[1], window)
     assert_same_rings(*rings)
 
 
@@ -58,7 +58,7 @@ def spans(first: bool) -> list[Span]:
     ]
 
 
-@pytest.mark.parametrize("padding", [0, 3])
+@pytest.mark.parametrize("padding", [3])
 def test_mixed_step_is_the_reference(padding: int):
     got_rings, want_rings = (make_rings(SMALL, 6, RING, F32) for _ in range(2))
     for first in (True, False):
