@@ -65,9 +65,22 @@ def _why_not_cuda(config: ServerConfig, model: ModelConfig, host: HostFacts) -> 
     return ""
 
 
-def choose_attention(section: ParallelSection, device: str) -> str:
+def notes(asked: ServerConfig, model: ModelConfig, host: HostFacts, device: str) -> list[str]:
+    """What an operator should hear of the choice of `device`: why a GPU that is there is left
+    alone, and flags that do nothing here."""
+    found, parallel = [], asked.parallel
+    if parallel.device == "auto" and device == "cpu" and host.device.total:
+        found.append(f"the GPU is not used: {_why_not_cuda(asked, model, host)}")
+    if device == "cpu" and parallel.graph_batch > 0:
+        found.append("--cuda-graph-max-bs-decode does nothing on the CPU")
+    return found
+
+
+def choose_attention(section: ParallelSection, model: ModelConfig, device: str) -> str:
     """The backend of attention. Raises: ConfigError for one that this device does not have."""
     asked, known = section.attention_backend, ATTENTION_BACKENDS[device]
+    if model.latent is not None:  # its operators are others, with one backend a device
+        known = known[:1]
     if asked in ("auto", *known):
         return known[0] if asked == "auto" else asked
     reason = NOT_HERE.get(asked, f"not on --device {device}")
@@ -86,9 +99,15 @@ def choose_graphs(
                 f"of {model.architecture}; leave it out"
             )
         return 0
-    if device == "cpu" or section.attention_backend == "torch_native" or not section.cuda_graph:
+    asked, why_not = section.graph_batch, ""
+    if not section.cuda_graph:
+        why_not = "--disable-cuda-graph"
+    elif section.attention_backend == "torch_native":
+        why_not = "--attention-backend torch_native, which cannot be captured"
+    if device == "cuda" and asked > 0 and why_not:
+        raise ConfigError(f"--cuda-graph-max-bs-decode {asked} excludes {why_not}")
+    if device == "cpu" or why_not:
         return 0
-    asked = section.graph_batch
     return min(max_running, LIMITS[device].graph_batch if asked < 0 else asked)
 
 
@@ -111,11 +130,19 @@ def choose_dtypes(model: ModelSection, cache: CacheSection, device: str) -> tupl
 
 
 def cuda_budget(cache: CacheSection, model: ModelConfig, dtype: str, host: HostFacts) -> int:
-    """Bytes of pages and windows. `--mem-fraction-static` counts weights too."""
+    """Bytes of pages and windows. `--mem-fraction-static` counts weights too. Raises: ConfigError
+    when the weights leave nothing."""
     weights = weight_bytes(model, dtype)
     if cache.memory_fraction > 0:
-        return int(host.device.total * cache.memory_fraction) - weights
-    return int(host.device.free * CUDA_SHARE) - weights - CUDA_STEP_BYTES
+        budget = int(host.device.total * cache.memory_fraction) - weights
+    else:
+        budget = int(host.device.free * CUDA_SHARE) - weights - CUDA_STEP_BYTES
+    if budget <= 0:
+        raise ConfigError(
+            f"the GPU has {host.device.free} of {host.device.total} bytes free; {weights} bytes of "
+            "weights and what steps need leave none for pages (--mem-fraction-static, --device cpu)"
+        )
+    return budget
 
 
 def weight_bytes(model: ModelConfig, dtype: str) -> int:

@@ -8,6 +8,7 @@ import math
 import os
 import secrets
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import psutil
@@ -22,7 +23,7 @@ CPUS = Path("/sys/devices/system/cpu")
 @dataclass(frozen=True, slots=True)
 class HostFacts:
     """`num_cores`: physical cores that this process may use. `seed`: a fresh random number.
-    `device`: memory of the NVIDIA device, zero without one."""
+    `device`: memory of the NVIDIA device, zero without one or with a torch that has no CUDA."""
 
     available_bytes: int
     num_cores: int
@@ -40,7 +41,7 @@ def read_host_facts() -> HostFacts:
         available_bytes=min(psutil.virtual_memory().available, memory_left(CGROUP)),
         num_cores=max(1, min(physical_cores(CPUS, os.sched_getaffinity(0)), cpu_quota(CGROUP))),
         seed=secrets.randbits(31),
-        device=read_device_memory(),
+        device=NO_DEVICE if version("torch").endswith("+cpu") else read_device_memory(),
     )
 
 

@@ -55,7 +55,7 @@ def resolve(config: ServerConfig, model: ModelConfig, host: HostFacts) -> Server
     _check_texts(config.net, config.api)
     host = host.share(config.parallel.dp_size)
     device = choose_device(config, model, host)
-    parallel = _parallel(config.parallel, host, device)
+    parallel = _parallel(config.parallel, model, host, device)
     section = _model(config.model, config.cache, model, device)
     cache = _cache(config.cache, model, section.dtype, device, host)
     sched = _sched(config.sched, cache, model, LIMITS[device], host.seed)
@@ -75,14 +75,16 @@ def resolve(config: ServerConfig, model: ModelConfig, host: HostFacts) -> Server
     return ServerConfig(section, cache, sched, parallel, _net(config.net), config.api)
 
 
-def _parallel(section: ParallelSection, host: HostFacts, device: str) -> ParallelSection:
+def _parallel(
+    section: ParallelSection, model: ModelConfig, host: HostFacts, device: str
+) -> ParallelSection:
     if section.tp_size != 1:
         raise ConfigError(
             f"--tp-size {section.tp_size}: this version has one worker; tensor parallelism "
             "comes in a later one"
         )
     threads = section.num_threads if section.num_threads > 0 else host.num_cores
-    attention = choose_attention(section, device)
+    attention = choose_attention(section, model, device)
     return replace(section, device=device, num_threads=threads, attention_backend=attention)
 
 

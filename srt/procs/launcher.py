@@ -12,6 +12,7 @@ import os
 
 from ..checkpoint import load_model_config, resolve_path
 from ..config import SECRETS, ServerConfig
+from ..device import notes
 from ..host import read_host_facts
 from ..log import event, setup_logging
 from ..net.ipc import Hub, make_endpoints
@@ -32,7 +33,10 @@ def launch(config: ServerConfig, programs: Programs) -> None:
     setup_logging(config.net.log_level, "launcher")
     path = resolve_path(config.model.path)
     model_config = load_model_config(path, config.model.override_args)
-    config = resolve(config, model_config, read_host_facts())
+    asked, host = config, read_host_facts()
+    config = resolve(asked, model_config, host)
+    for note in notes(asked, model_config, host, config.parallel.device):
+        log.warning(event("device", {"note": note}))
     log_config(config)
     with RunFolder() as folder, Hub() as hub, Signals() as signals:
         boot = Boot(

@@ -125,7 +125,7 @@ class DeviceRunner:
         """Resets, rewinds and page updates, on both sides."""
         self.base.apply(plan)
         self.slots.mirror(plan.pages)
-        self.slots.begin([reset.slot for reset in plan.resets])
+        self.slots.begin([start.slot for start in (*plan.resets, *plan.rewinds)])
         for reset in plan.resets:
             self._reset(reset)
 

@@ -10,7 +10,7 @@ from test.srt.test_resolve import GEMMA, GIB, HOST, LLAMA, config
 from test.v41 import CHECKPOINTS, loaded
 from treadle.srt.checkpoint import load_model_config
 from treadle.srt.config import ParallelSection
-from treadle.srt.device import kernels_of, weight_bytes
+from treadle.srt.device import kernels_of, notes, weight_bytes
 from treadle.srt.errors import ConfigError
 from treadle.srt.models.held import held_bytes
 from treadle.srt.nvidia import DeviceMemory
@@ -114,3 +114,44 @@ def test_weights_of_a_model_with_latents_are_counted_as_they_are_held():
     decoder = loaded("v41-nano", False).model
     held = held_bytes(decoder)
     assert abs(weight_bytes(V41, "bfloat16") - held) < 0.1 * held
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"cuda_graph": False}, "excludes --disable-cuda-graph"),
+        ({"attention_backend": "torch_native"}, "excludes --attention-backend torch_native"),
+    ],
+)
+def test_graphs_that_are_asked_for_are_not_dropped(values: dict[str, object], words: str):
+    asked = config(parallel={"device": "cuda", "graph_batch": 8} | values)
+    with pytest.raises(ConfigError, match=f"--cuda-graph-max-bs-decode 8 {words}"):
+        resolve(asked, LLAMA, GPU)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_attention_of_latents_has_one_backend(device: str):
+    asked = config(parallel={"device": device, "attention_backend": "torch_native"})
+    with pytest.raises(ConfigError, match="--attention-backend torch_native: not on --device"):
+        resolve(asked, V41, GPU)
+
+
+def test_a_gpu_that_weights_fill_is_refused_by_their_size():
+    small = replace(HOST, device=DeviceMemory(GIB, GIB))
+    with pytest.raises(ConfigError, match=f"{weight_bytes(LLAMA, 'bfloat16')} bytes of weights"):
+        resolve(config(parallel={"device": "cuda"}), LLAMA, small)
+
+
+@pytest.mark.parametrize(
+    ("values", "host", "words"),
+    [
+        ({"model": {"quantization": "q8_0"}}, GPU, "the GPU is not used: --quantization q8_0"),
+        ({"parallel": {"graph_batch": 8}}, HOST, "--cuda-graph-max-bs-decode does nothing"),
+    ],
+)
+def test_an_operator_hears_what_the_choice_of_device_leaves_out(values, host, words: str):
+    asked = config(**values)
+    device = resolve(asked, LLAMA, host).parallel.device
+    (note,) = notes(asked, LLAMA, host, device)
+    assert device == "cpu" and words in note
+    assert notes(config(), LLAMA, host, "cuda" if host is GPU else "cpu") == []

@@ -96,6 +96,19 @@ def test_latent_model_answers_as_with_the_reference_runner(params: list[Sampling
     assert told[0] == told[1]
 
 
+def test_canonical_grid_points_of_latents_are_those_of_the_reference_runner():
+    """At a grid point n-grams go on from the ids before the rows that are run again."""
+    folder, prompt = CHECKPOINTS / "v41-nano", [RNG.randrange(5, 300) for _ in range(1500)]
+    told = []
+    for make in (lambda: Engine(folder, quantization="none", mode="canonical"),
+                 lambda: DeviceEngine(folder, mode="canonical")):  # fmt: skip
+        engine = make()
+        told.append([engine.answer(prompt, 6) for _ in range(2)])
+    for want, got in zip(*told, strict=True):
+        assert (got.token_ids, got.usage) == (want.token_ids, want.usage)
+        assert got.logprobs == pytest.approx(want.logprobs, abs=1e-5)
+
+
 def test_prompt_scores_are_those_of_the_reference_runner(folder: Path):
     want, got = Engine(folder, quantization="none"), DeviceEngine(folder)
     for engine in (want, got):
