@@ -63,6 +63,11 @@ class LoopThread:
         """`closer` is awaited on the loop before the process ends."""
         self._closers.append(closer)
 
+    def not_at_exit(self, closer: Callable[[], Awaitable[None]]) -> None:
+        """It has been closed before: the loop holds on to it no longer."""
+        with contextlib.suppress(ValueError):
+            self._closers.remove(closer)
+
     def stop(self) -> None:
         """Idempotent. Open connections are closed first."""
         if not self._thread.is_alive() or self.loop.is_closed():

@@ -33,7 +33,8 @@ BROKEN = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, ConnectionE
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """For how long a request is tried again, and the pauses between: doubled each time."""
+    """For how long after its first failure a request is tried again, and the pauses between:
+    doubled each time."""
 
     window_s: float = 30.0
     first_s: float = 0.1
@@ -86,25 +87,31 @@ class Client:
     ) -> AsyncIterator[Any]:
         """Decoded events up to `[DONE]`. Raises Refused, also for an error event; Unreachable
         before the first event, BrokenAnswer after it."""
-        response = await self._open("POST", path, body, headers or {})
-        is_done = False
-        try:
-            async with contextlib.aclosing(read_events(response.content.iter_any())) as events:
-                async for data in events:
-                    if data == DONE:
-                        is_done = True
-                        break
-                    yield _event(data)
-        except (*BROKEN, TimeoutError) as error:
-            raise BrokenAnswer(f"{self.base_url}{path}: the stream broke: {error!r}") from None
-        finally:
-            response.close()  # a reader that leaves early ends its request on the server
-        if not is_done:
-            raise BrokenAnswer(f"{self.base_url}{path}: the stream ended without [DONE]")
+        pauses = _Pauses(self._retry)
+        has_begun = False
+        while True:
+            response = await self._open("POST", path, body, headers or {}, pauses)
+            try:
+                async with contextlib.aclosing(read_events(response.content.iter_any())) as events:
+                    async for data in events:
+                        if data == DONE:
+                            return
+                        has_begun = True
+                        yield _event(data)
+                broke = "the stream ended without [DONE]"
+            except (*BROKEN, TimeoutError) as error:
+                broke = f"the stream broke: {error!r}"
+            finally:
+                response.close()  # a reader that leaves early ends its request on the server
+            if has_begun:
+                raise BrokenAnswer(f"{self.base_url}{path}: {broke}")
+            await pauses.wait(f"{self.base_url}{path}: {broke}")
 
     async def aclose(self) -> None:
+        """The next request opens new connections."""
         session, self._session = self._session, None
         if session is not None:
+            background().not_at_exit(self.aclose)
             await session.close()
 
     async def _whole(
@@ -126,10 +133,9 @@ class Client:
         path: str,
         body: Json | None,
         headers: Mapping[str, str],
-        pauses: _Pauses | None = None,
+        pauses: _Pauses,
     ) -> aiohttp.ClientResponse:
         """The head of a good answer. Raises Refused, Unreachable."""
-        pauses = pauses or _Pauses(self._retry)
         data = None if body is None else orjson.dumps(body)
         kind = {"Content-Type": "application/json"}
         while True:
@@ -172,13 +178,17 @@ class _Pauses:
     """The pauses between the tries of one request."""
 
     def __init__(self, retry: Retry) -> None:
-        self._ends = time.monotonic() + retry.window_s
+        self._window_s = retry.window_s
+        self._ends: float | None = None  # not before the first failure: an answer may take long
         self._next_s = retry.first_s
         self._longest_s = retry.longest_s
 
     async def may_wait(self) -> bool:
         """False when the window is over; otherwise after the pause."""
-        if time.monotonic() + self._next_s > self._ends:
+        now = time.monotonic()
+        if self._ends is None:
+            self._ends = now + self._window_s
+        if now + self._next_s > self._ends:
             return False
         await asyncio.sleep(self._next_s)
         self._next_s = min(2 * self._next_s, self._longest_s)

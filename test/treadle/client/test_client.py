@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import gc
+import weakref
+from collections.abc import Awaitable, Iterator
 from typing import Any
 
 import pytest
@@ -35,8 +38,8 @@ async def collect(client: Client) -> list[Any]:
     return [event async for event in client.stream("/x", {})]
 
 
-def stream(server: HttpServer) -> list[Any]:
-    client = Client(server.url, retry=LONG)
+def stream(server: HttpServer, retry: Retry = LONG) -> list[Any]:
+    client = Client(server.url, retry=retry)
     try:
         return background().wait(collect(client))
     finally:
@@ -112,6 +115,46 @@ def test_a_stream_that_ends_early_is_not_tried_again(server: HttpServer):
     with pytest.raises(BrokenAnswer, match="without"):
         stream(server)
     assert len(server.asked) == 1
+
+
+def test_a_stream_that_breaks_before_its_first_event_is_asked_for_again(server: HttpServer):
+    """Broken, or ended with nothing but a comment."""
+    good = events({"n": 1})
+
+    def handle(asked: Asked) -> Awaitable[web.StreamResponse]:
+        nth = len(server.asked)
+        return broken(asked) if nth == 1 else sse(asked, ": hi\n\n", *(good if nth == 3 else ()))
+
+    server.handler = handle
+    assert stream(server) == [{"n": 1}] and len(server.asked) == 3
+
+
+def test_a_stream_that_never_begins_is_an_error_after_the_window(server: HttpServer):
+    server.handler = broken
+    with pytest.raises(Unreachable, match="the stream broke"):
+        stream(server, SHORT)
+    assert len(server.asked) > 1
+
+
+def test_the_window_begins_with_the_first_failure(server: HttpServer):
+    """An answer that took longer than the window, and broke off, is asked for again."""
+
+    async def late(asked: Asked) -> web.StreamResponse:
+        await asyncio.sleep(2 * SHORT.window_s)
+        return await broken(asked)
+
+    server.handler = lambda asked: late(asked) if len(server.asked) < 2 else {"ok": True}
+    assert ask(server, SHORT) == {"ok": True}
+
+
+def test_a_closed_client_is_held_by_nobody(server: HttpServer):
+    client = Client(server.url)
+    background().wait(client.post("/x", {}))
+    background().wait(client.aclose())
+    held = weakref.ref(client)
+    del client
+    gc.collect()
+    assert held() is None
 
 
 def test_an_error_event_is_a_refusal(server: HttpServer):
