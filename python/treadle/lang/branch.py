@@ -24,7 +24,7 @@ from ..client.background import background
 from ..client.errors import Cancelled, ClientError, ProgramError
 from .asker import Asker
 from .backend import Session
-from .cells import Cell
+from .cells import Cell, settled
 from .events import EventLog
 from .interpreter import Interpreter
 from .ir import Expr
@@ -200,7 +200,8 @@ class Fork:
     async def run(self, branch: Branch) -> None:
         shared = branch.transcript.so_far()
         if shared is not None and len(self._children) > 1:
-            await branch.asker.commit(shared)
+            with contextlib.suppress(ClientError):  # a hint: what children ask will tell
+                await branch.asker.commit(shared)
         for child in self._children:
             branch.owner.recorder.branch(child.session)
             child.begin(branch.transcript.copy())
@@ -218,7 +219,7 @@ class Gather:
         self._cells = cells
 
     async def run(self, branch: Branch) -> None:
-        await asyncio.gather(*(asyncio.wrap_future(child.idle()) for child in self._children))
+        await asyncio.gather(*(settled(child.idle()) for child in self._children))
         for target, sources in self._cells.values():
             error = next((cell.error for cell in sources if cell.error is not None), None)
             if error is not None:
@@ -238,9 +239,12 @@ class Mark:
         self.done: Future[None] = Future()
 
     async def run(self, branch: Branch) -> None:
-        self.done.set_result(None)
+        self._settle()
 
     def fail(self, error: Exception) -> None:
+        self._settle()
+
+    def _settle(self) -> None:
         if not self.done.done():
             self.done.set_result(None)
 

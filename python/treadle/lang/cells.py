@@ -5,6 +5,7 @@ full once it has run. Reading waits for exactly one cell, from any thread or loo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,6 +58,20 @@ def wait(done: Future[Any], home: asyncio.AbstractEventLoop | None, how: str) ->
     if background().is_here() or (home is not None and home is _running()):
         raise ProgramError(f"this would block the loop that the program runs on: {how}")
     done.result()
+
+
+async def settled(done: Future[None]) -> None:
+    """Waits from a coroutine, on any loop. Who gives up leaves `done` to the others, where
+    `asyncio.wrap_future` would cancel it for all."""
+    home, told = asyncio.get_running_loop(), asyncio.Event()
+
+    def tell(done: Future[None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            home.call_soon_threadsafe(told.set)
+
+    if not done.done():
+        done.add_done_callback(tell)
+        await told.wait()
 
 
 def _running() -> asyncio.AbstractEventLoop | None:

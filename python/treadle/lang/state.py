@@ -17,7 +17,7 @@ from ..client.background import background
 from ..client.errors import ProgramError, Unsupported
 from . import ir
 from .branch import Branch, Evaluate, Fork, Gather
-from .cells import Cell, full, wait
+from .cells import Cell, full, settled, wait
 from .events import Event, TextEvent
 from .forks import Forks
 from .ir import Expr, Role, as_expr
@@ -138,7 +138,7 @@ class State:
     async def read(self, name: str) -> Any:
         """As `s[name]`, for programs that are coroutines."""
         cell = self._cell(name)
-        await asyncio.wrap_future(cell.done)
+        await settled(cell.done)
         return cell.get()
 
     def _cell(self, name: str) -> Cell:
@@ -159,7 +159,7 @@ class State:
 
     async def settle(self) -> State:
         """As `sync`, for programs that are coroutines."""
-        await asyncio.wrap_future(self._branch.idle())
+        await settled(self._branch.idle())
         return self
 
     def text(self) -> str:

@@ -7,7 +7,8 @@ import asyncio
 from test.treadle.lang.fake_backend import FakeBackend
 from treadle.client.background import background
 from treadle.client.errors import Cancelled
-from treadle.lang.branch import Branch, Evaluate, Fork
+from treadle.lang.backend import AnswerRequest
+from treadle.lang.branch import Branch, Evaluate, Fork, Gather
 from treadle.lang.cells import Cell
 from treadle.lang.ir import Gen, Text
 from treadle.lang.run import Run
@@ -60,6 +61,30 @@ def test_cancelling_a_parent_cancels_children_that_have_not_begun():
     parent.cancel()
     cell.done.result(10)
     assert isinstance(cell.error, Cancelled)
+
+
+def test_cancelling_a_parent_that_gathers_leaves_other_branches_alone():
+    """A branch may gather states that are not its forks."""
+    gate = asyncio.Event()
+
+    async def reply(request: AnswerRequest) -> str:
+        await gate.wait()
+        return "42"
+
+    backend = FakeBackend(reply)
+    other, cell = branch(backend), Cell()
+    other.submit(Evaluate(Text("a"), {}))
+    other.submit(Evaluate(Gen("x", Sampling()), {"x": cell}))
+    one = branch(backend)
+    one.submit(Gather([other], {"x": (Cell(), [cell])}))
+    one.submit(Evaluate(Text("a"), {}))
+    background().wait(tasks())  # it gathers now
+    one.cancel()
+    one.idle().result(10)
+    background().call(gate.set)
+    other.idle().result(10)
+    assert isinstance(one.error, Cancelled)
+    assert other.error is None and cell.value == "42"
 
 
 def test_a_branch_that_has_ended_cannot_be_cancelled():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 import treadle as tr
 from test.treadle.lang.fake_backend import FakeBackend, noting
-from treadle.lang.prompt import TextPrompt
+from treadle.lang.backend import Session
+from treadle.lang.prompt import Prompt, TextPrompt
 
 
 def test_the_prefix_is_committed_before_any_branch_asks(backend: FakeBackend):
@@ -26,6 +28,24 @@ def test_the_prefix_is_committed_before_any_branch_asks(backend: FakeBackend):
     assert backend.commits == [TextPrompt("shared")] and seen == [1, 1, 1]
     assert sorted(backend.prompts) == ["shared0", "shared1", "shared2"]
     assert state.text() == "shared"
+
+
+def test_a_prefix_that_cannot_be_committed_is_no_error(
+    backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+):
+    async def refuses(prompt: Prompt, session: Session) -> dict[str, Any]:
+        raise tr.Refused(503, "no room")
+
+    monkeypatch.setattr(backend, "commit", refuses)
+
+    @tr.function
+    def forked(s):
+        s += "shared"
+        with s.fork(2) as forks:
+            forks += tr.gen("x")
+
+    state = forked.run()
+    assert state.error() is None and state["x"] == ["42", "42"]
 
 
 def test_a_copy_commits_nothing(backend: FakeBackend):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -143,6 +144,31 @@ def test_every_branch_is_a_session_and_knows_its_parent(backend: FakeBackend):
     ]  # fmt: skip
     assert {s.id for s in backend.closed} == {"root", *children}
     assert state["x"] == "42"
+
+
+async def give_up(waiting: Coroutine[Any, Any, Any]) -> None:
+    """Cancelled while it waits, as by `asyncio.wait_for`."""
+    task = asyncio.ensure_future(waiting)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_who_gives_up_waiting_leaves_the_state_whole(backend: FakeBackend):
+    gate = held(backend, "b")
+
+    @tr.function
+    async def impatient(s):
+        s += "b" + tr.gen("x")
+        await give_up(s.read("x"))
+        await give_up(s.settle())
+        background().call(gate.set)
+        await s.settle()
+        return await s.read("x")
+
+    state = await impatient.arun()
+    assert state.error() is None and state.ret_value == "42"
 
 
 async def test_keep_warm_touches_the_prefix_while_nothing_is_asked(backend: FakeBackend):
