@@ -66,16 +66,13 @@ def capture(
     engine: Engine, slots: DeviceSlots, num_layers: int, largest: int, progress: Progress
 ) -> DecodeGraphs:
     """Graphs for steps of up to `largest` requests. Writes slot 0, which is nobody's."""
-    device = slots.page_table.device
     sizes = graph_sizes(largest)
-    before = torch.cuda.memory_reserved(device)
     pool = torch.cuda.graph_pool_handle()
     captured: dict[int, Captured] = {}
     for done, size in enumerate(reversed(sizes), 1):  # the largest first: the others fit its memory
         captured[size] = _capture(engine, slots, num_layers, size, pool)
         progress(done, len(sizes), f"graph of {size} rows")
-    grown = torch.cuda.memory_reserved(device) - before
-    log.info(event("graphs", {"sizes": len(sizes), "largest": largest, "bytes": grown}))
+    log.info(event("graphs", {"sizes": len(sizes), "largest": largest}))
     return DecodeGraphs(captured)
 
 
