@@ -15,7 +15,8 @@ from ..client.errors import ProgramError
 @dataclass(frozen=True, slots=True)
 class ChoiceScore:
     """`unconditional`: of the same tokens without the prompt, None for the first; empty where the
-    method does not ask for it.
+    method does not ask for it. `texts`: of the tokens, where the server tells these instead of
+    ids; then `token_ids` only say which tokens of a selection are the same.
 
     >>> tr.ChoiceScore((7, 9), (-1.0, -2.0)).mean
     -1.5
@@ -24,9 +25,13 @@ class ChoiceScore:
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     unconditional: tuple[float | None, ...] = ()
+    texts: tuple[str, ...] = ()
 
     def triples(self) -> list[list[object]]:
-        """As /generate spells them: log-probability, id, no text."""
+        """As /generate spells them: log-probability, id, text; one of the two is None."""
+        if self.texts:
+            shown = zip(self.logprobs, self.texts, strict=True)
+            return [[logprob, None, text] for logprob, text in shown]
         pairs = zip(self.logprobs, self.token_ids, strict=True)
         return [[logprob, token, None] for logprob, token in pairs]
 

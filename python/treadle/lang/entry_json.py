@@ -108,7 +108,7 @@ def _read_answers(found: Sequence[Json]) -> list[Answer]:
 
 def _read_scores(found: Json) -> Scores:
     choices = (
-        ChoiceScore(*(tuple(each[key]) for key in ("token_ids", "logprobs", "unconditional")))
+        ChoiceScore(**{key: tuple(values) for key, values in each.items()})
         for each in found["choices"]
     )
     return Scores(tuple(choices), found["meta"])

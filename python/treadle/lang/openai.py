@@ -17,7 +17,7 @@ from typing import Any
 
 from ..client.background import background
 from ..client.client import Client, Retry
-from ..client.errors import BrokenAnswer, Unsupported
+from ..client.errors import BrokenAnswer, ProgramError, Unsupported
 from .backend import Answer, AnswerRequest, Delta, OnDelta, ScoreRequest, Scores, Session
 from .chat_wire import ChatStream, chat_body, finish, read_usage, read_whole
 from .choices import ChoiceScore
@@ -137,19 +137,15 @@ class OpenAI:
         texts = [p.text for p in request.prompts if isinstance(p, TextPrompt)]
         if not isinstance(base, TextPrompt) or len(texts) != len(request.prompts):
             raise self._lacks("select in a chat")
+        if any(len(text) <= len(base.text) for text in texts):
+            raise ProgramError("a choice adds no text to the prompt: it must not be empty")
         body = {"model": self._model, "prompt": texts, "max_tokens": 1, "temperature": 0,
                 "echo": True, "logprobs": 0}  # fmt: skip
         found = await self._client.post("/completions", body, session.headers())
         echoes = [_echo(choice, text) for choice, text in zip(found["choices"], texts, strict=True)]
         start = min(_first_new(tokens, len(base.text)) for tokens in echoes)
-        scores = [
-            ChoiceScore(
-                tuple(hash(token) for _, token, _ in tokens[start:]),
-                tuple(0.0 if logprob is None else logprob for logprob, _, _ in tokens[start:]),
-            )
-            for tokens in echoes
-        ]
-        return Scores(tuple(scores), read_usage(found.get("usage") or {}))
+        scores = _scores([tokens[start:] for tokens in echoes])
+        return Scores(scores, read_usage(found.get("usage") or {}))
 
     async def commit(self, prompt: Prompt, session: Session) -> Json:
         """Nothing: the protocol has no request without a new token."""
@@ -192,12 +188,27 @@ def _echo(choice: Json, text: str) -> list[tuple[float | None, str, int]]:
     end = 0
     for logprob, token in zip(found["token_logprobs"], found["tokens"], strict=True):
         if end >= len(text):
-            break
+            return tokens
         end += len(token)
         tokens.append((logprob, token, end))
+    if end < len(text):
+        raise BrokenAnswer("the tokens of an echo do not make up its text")
     return tokens
 
 
 def _first_new(tokens: Sequence[tuple[float | None, str, int]], base_len: int) -> int:
-    """The first token that reaches over the base."""
+    """The first token that reaches over the base, which is shorter than all of them together."""
     return next(i for i, (_, _, end) in enumerate(tokens) if end > base_len)
+
+
+def _scores(rows: Sequence[Sequence[tuple[float | None, str, int]]]) -> tuple[ChoiceScore, ...]:
+    """The protocol tells no ids, so texts are numbered as they come: the same text, the same."""
+    numbers: dict[str, int] = {}
+    return tuple(
+        ChoiceScore(
+            tuple(numbers.setdefault(token, len(numbers)) for _, token, _ in row),
+            tuple(0.0 if logprob is None else logprob for logprob, _, _ in row),
+            texts=tuple(token for _, token, _ in row),
+        )
+        for row in rows
+    )

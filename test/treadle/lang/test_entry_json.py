@@ -28,7 +28,13 @@ CHAT = ChatPrompt(({"role": "user", "content": "Hi"},), "answer", ({"type": "fun
         (
             "select",
             ScoreRequest((TextPrompt("a"),), (TextPrompt("ab"),), True),
-            Scores((ChoiceScore((1,), (-0.5,), (None,)),), {"n": 1}),
+            Scores(
+                (
+                    ChoiceScore((1,), (-0.5,), (None,)),
+                    ChoiceScore((0,), (-1.0,), texts=("a",)),
+                ),
+                {"n": 1},
+            ),
         ),
         ("commit", TextPrompt("a"), {"n": 1}),
         ("tool", ToolCall("c", "f", "{}"), ToolResult("x", "timeout")),

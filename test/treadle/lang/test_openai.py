@@ -74,6 +74,26 @@ def test_choices_of_a_text_are_scored_by_its_echo(server: HttpServer, run):
     assert run("is it ", tr.select("x", ["yes", "nnn"]))["x"] == "nnn"
 
 
+def test_scores_of_an_echo_tell_texts_and_no_ids(server: HttpServer, run):
+    meta = run("is it ", tr.select("x", ["no", "nn"])).get_meta_info("x")
+    assert meta["input_token_logprobs"] == [
+        [[-1.0, None, "n"], [-2.0, None, "o"]],
+        [[-1.0, None, "n"], [-1.0, None, "n"]],
+    ]
+
+
+def test_an_empty_choice_is_a_mistake_of_the_program(server: HttpServer, run):
+    error = run("is it ", tr.select("x", ["", "no"])).error()
+    assert isinstance(error, tr.ProgramError) and "must not be empty" in str(error)
+
+
+def test_an_echo_that_ends_early_is_a_broken_answer(server: HttpServer, run):
+    cut = {"text": "is it no!", "logprobs": {"tokens": ["is"], "token_logprobs": [None]}}
+    server.handler = lambda asked: {"choices": [cut]}
+    error = run("is it ", tr.select("x", ["no"])).error()
+    assert isinstance(error, tr.BrokenAnswer) and "do not make up" in str(error)
+
+
 def test_forks_work_without_a_commit(server: HttpServer):
     endpoint = tr.OpenAI("m", base_url=server.url + "/v1", api_key="k")
 
