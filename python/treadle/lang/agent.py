@@ -46,9 +46,10 @@ class AgentLoop:
 
     async def play(self) -> tuple[Any, Json]:
         """The final answer, and what it took. Raises BudgetExceeded and other ClientErrors."""
-        budget = self.node.budget
         specs = tuple(self.node.tools.specs())
-        for turn in range(1, budget.max_turns + 1):
+        turn = 0
+        while True:
+            turn += 1
             prompt = self.transcript.agent_prompt(specs)
             await self.run.pass_gate(prompt, self.asker)
             answer = await self._turn(prompt, self._left(self._sampling()), None)
@@ -56,9 +57,17 @@ class AgentLoop:
                 return await self._final(prompt, answer, turn)
             self._add(_message(answer))
             self._tell(TurnEvent(turn, False, self.node.name))
+            self._check_goes_on(turn)
             for message in await self._results(answer.calls):
                 self._add(message)
-        raise BudgetExceeded(f"no final answer after {budget.max_turns} turns (max_turns)")
+
+    def _check_goes_on(self, turn: int) -> None:
+        """Before tools are run: what they do would be done for no turn to see. Raises
+        BudgetExceeded."""
+        most = self.node.budget.max_turns
+        if turn == most:
+            raise BudgetExceeded(f"no final answer after {most} turns (max_turns)")
+        self._left(self._sampling())
 
     async def _turn(
         self, prompt: ChatPrompt, sampling: Sampling, tool_choice: str | None

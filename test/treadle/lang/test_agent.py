@@ -96,7 +96,21 @@ def test_too_many_turns_are_an_error_with_the_messages_so_far(backend: FakeBacke
     call = calling(("add", '{"a": 1, "b": 2}'))
     state = solve(backend, call, call, max_turns=2)
     assert isinstance(state.error(), tr.BudgetExceeded) and "2 turns" in str(state.error())
-    assert len(state.messages()) == 5
+    assert [m["role"] for m in state.messages()] == ["user", "assistant", "tool", "assistant"]
+
+
+@pytest.mark.parametrize("budget", [{"max_turns": 2}, {"max_total_tokens": 4}])
+def test_tools_whose_results_no_turn_can_read_are_not_run(backend: FakeBackend, budget: Any):
+    ran = []
+
+    def note(n: int) -> int:
+        """Note."""
+        ran.append(n)
+        return n
+
+    calls = (calling(("note", '{"n": 1}')), calling(("note", '{"n": 2}')))  # 2 tokens each
+    state = solve(backend, *calls, tools=[note], **budget)
+    assert isinstance(state.error(), tr.BudgetExceeded) and ran == [1]
 
 
 def test_tokens_of_all_turns_are_bounded_together(backend: FakeBackend):
