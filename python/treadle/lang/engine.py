@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -55,8 +56,10 @@ class Engine(RuntimeEndpoint):
         if not found:
             raise ProgramError("Engine needs a model: a path, or demo:v41-mini")
         self._server = _Process(
-            ["--model-path", found, "--port", "0", *flag_words(flags)], start_timeout_s
-        )
+            [sys.executable, "-m", "treadle.lang.engine_child", "--model-path", found,
+             "--port", "0", *flag_words(flags)],
+            start_timeout_s,
+        )  # fmt: skip
         atexit.register(self._server.stop)
         super().__init__(f"http://127.0.0.1:{self._server.port}")
 
@@ -152,13 +155,18 @@ def flag_words(flags: Mapping[str, str | int | float | bool]) -> list[str]:
 
 
 class _Process:
-    """The server's process, and the reader of its log."""
+    """The server's process, and the reader of its log: of every line until it serves, of the last
+    LOG_LINES after."""
 
-    def __init__(self, argv: Sequence[str], timeout_s: float) -> None:
+    def __init__(self, command: Sequence[str], timeout_s: float) -> None:
+        """`timeout_s` bounds the whole start. Raises EngineFailed."""
         self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._is_starting = True
+        self._timeout_s = timeout_s
+        self._ends = time.monotonic() + timeout_s
         self._popen = subprocess.Popen(
-            [sys.executable, "-m", "treadle.lang.engine_child", *argv],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -168,26 +176,31 @@ class _Process:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         try:
-            self.port = int(self._find(_PORT, timeout_s))
-            self._find(_SERVING, timeout_s)
+            self.port = int(self._find(_PORT))
+            self._find(_SERVING)
         except BaseException:
             self.stop()
             raise
+        self._is_starting = False
 
     def _read(self) -> None:
         assert self._popen.stderr is not None
         for line in self._popen.stderr:
             self._log.append(line)
-            self._lines.put(line)
+            if self._is_starting:
+                self._lines.put(line)
         self._lines.put(None)
 
-    def _find(self, pattern: re.Pattern[str], timeout_s: float) -> str:
+    def _find(self, pattern: re.Pattern[str]) -> str:
         while True:
+            left = self._ends - time.monotonic()
             try:
-                line = self._lines.get(timeout=timeout_s)
+                if left <= 0:  # though lines come, as of one who says again and again that it loads
+                    raise queue.Empty
+                line = self._lines.get(timeout=left)
             except queue.Empty:
                 raise EngineFailed(
-                    f"the server did not start in {timeout_s:g} s: {self._end()}"
+                    f"the server did not start in {self._timeout_s:g} s: {self._end()}"
                 ) from None
             if line is None:
                 raise EngineFailed(f"the server did not start: {self._end()}")
