@@ -19,12 +19,12 @@ from typing import Any, get_type_hints, overload
 
 from ..client.errors import ProgramError
 from .schema import Mismatch, SchemaError, object_schema, read_fields
-from .threads import in_daemon_thread
+from .threads import Slots
 
 Json = dict[str, Any]
 
 TIMEOUT_S = 60.0
-MAX_THREADS = 64  # of plain functions that run at once, in all runs of the process
+MAX_THREADS = 64  # of plain functions that are waited for at once, in all runs of the process
 MAX_ERROR_CHARS = 2000  # a model's context is not for tracebacks
 _PARAM = re.compile(r":param\s+(?:[\w\[\], .]+\s+)?\*{0,2}(\w+)\s*:\s*(.*)")
 _ARG = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
@@ -246,8 +246,8 @@ class Tools:
         except Mismatch as error:
             return ToolResult(f"error: {error}", "arguments")
         try:
-            async with asyncio.timeout(found.timeout_s) as limit:
-                value = await _call(found.function, arguments, home)
+            async with asyncio.timeout(None) as limit:
+                value = await _call(found, arguments, home, limit)
         except Exception as error:  # a tool is foreign code, and the model may know what to do
             if isinstance(error, TimeoutError) and limit.expired():
                 text = f"error: {call.name} took longer than {found.timeout_s:g} s"
@@ -268,12 +268,17 @@ def as_content(value: object) -> str:
 
 
 async def _call(
-    function: Callable[..., object], arguments: Json, home: asyncio.AbstractEventLoop | None
+    found: Tool, arguments: Json, home: asyncio.AbstractEventLoop | None, limit: asyncio.Timeout
 ) -> object:
-    if inspect.iscoroutinefunction(function):
-        return await on_loop(function(**arguments), home)
-    async with _slots():
-        value = await in_daemon_thread(functools.partial(function, **arguments))
+    """`limit` is set when the tool begins: waiting for a thread is not the tool's time."""
+
+    def begins() -> None:
+        limit.reschedule(asyncio.get_running_loop().time() + found.timeout_s)
+
+    if inspect.iscoroutinefunction(found.function):
+        begins()
+        return await on_loop(found.function(**arguments), home)
+    value = await _slots().run(functools.partial(found.function, **arguments), begins)
     if inspect.isawaitable(value):  # a wrapper that hides a coroutine function
         return await on_loop(value, home)
     return value
@@ -287,6 +292,6 @@ async def on_loop(work: Awaitable[object], home: asyncio.AbstractEventLoop | Non
 
 
 @functools.cache
-def _slots() -> asyncio.Semaphore:
+def _slots() -> Slots:
     """Of the background loop, the only one on which tools are started."""
-    return asyncio.Semaphore(MAX_THREADS)
+    return Slots(MAX_THREADS)

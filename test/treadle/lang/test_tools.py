@@ -9,6 +9,8 @@ from typing import Literal
 import pytest
 
 import treadle as tr
+from treadle.lang import tools
+from treadle.lang.threads import Slots
 from treadle.lang.tools import ToolCall, Tools, as_content, read_docstring
 
 
@@ -130,6 +132,23 @@ async def test_a_plain_tool_that_never_returns_is_given_up():
     result = await run(stuck, timeout_s=0.02)
     never.set()
     assert (result.error, result.content) == ("timeout", "error: stuck took longer than 0.02 s")
+
+
+async def test_waiting_for_a_thread_is_not_the_tools_time(monkeypatch: pytest.MonkeyPatch):
+    slots = Slots(1)
+    monkeypatch.setattr(tools, "_slots", lambda: slots)
+    gate = threading.Event()
+
+    def other() -> str:
+        gate.wait(10)
+        return "other"
+
+    first = asyncio.ensure_future(run(other, timeout_s=10))
+    second = asyncio.ensure_future(run(lambda: "mine", name="mine", timeout_s=0.5))
+    done, _ = await asyncio.wait([second], timeout=0.7)
+    assert not done  # nor is it given up
+    gate.set()
+    assert [(await each).content for each in (first, second)] == ["other", "mine"]
 
 
 async def test_a_coroutine_that_never_returns_is_cancelled():
