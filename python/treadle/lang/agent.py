@@ -11,10 +11,11 @@ as always, then its last turn is generated again without tools and in the asked 
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,6 +28,7 @@ from .prompt import ChatPrompt, Transcript
 from .run import Run
 from .sampling import Sampling, schema_text
 from .schema import Mismatch, read, schema_of
+from .threads import in_daemon_thread
 from .tools import ToolCall, ToolResult, as_content, on_loop
 
 Json = dict[str, Any]
@@ -43,6 +45,7 @@ class AgentLoop:
     node: Agent
     num_calls: int = 0
     _metas: list[Json] = field(default_factory=list)
+    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def play(self) -> tuple[Any, Json]:
         """The final answer, and what it took. Raises BudgetExceeded and other ClientErrors."""
@@ -148,14 +151,21 @@ class AgentLoop:
     async def _run_tool(self, call: ToolCall) -> ToolResult:
         """Unless `on_tool` has a result for it."""
         if self.node.on_tool is not None:
-            instead = self.node.on_tool(call)
-            if inspect.isawaitable(instead):
-                instead = await on_loop(instead, self.run.home)
+            instead = await self._ask(self.node.on_tool, call)
             if isinstance(instead, ToolResult):
                 return instead
             if instead is not None:
                 return ToolResult(as_content(instead))
         return await self.node.tools.run(call, self.run.home)
+
+    async def _ask(self, on_tool: Callable[..., object], call: ToolCall) -> object:
+        """A plain function may wait for a person: beside the loop, one call after another, and for
+        as long as it takes."""
+        if inspect.iscoroutinefunction(on_tool):
+            return await on_loop(on_tool(call), self.run.home)
+        async with self._asking:
+            said = await in_daemon_thread(functools.partial(on_tool, call))
+        return await on_loop(said, self.run.home) if inspect.isawaitable(said) else said
 
     def _on_delta(self, delta: Delta) -> None:
         if delta.reasoning:

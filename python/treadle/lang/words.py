@@ -256,9 +256,10 @@ def agent(
     """Turns of the model and its tools until an answer without calls, which becomes `name`.
 
     Calls of one turn run at once. What a tool raises, a time limit, unknown names and bad arguments
-    are told to the model. `on_tool(call)` is asked before each call; what it returns, unless None,
-    is the result instead. `max_turns` and `max_total_tokens` (generated ones) bound it all:
-    BudgetExceeded. `answer`, a JSON schema or a dataclass, is the form of the final answer.
+    are told to the model. `on_tool(call)` is asked before each call, in a thread if it is a plain
+    function; what it returns, unless None, is the result instead. `max_turns` and
+    `max_total_tokens` (generated ones) bound it all: BudgetExceeded. `answer`, a JSON schema or a
+    dataclass, is the form of the final answer.
 
     >>> def now() -> str:
     ...     '''The time of day.'''

@@ -132,6 +132,14 @@ def test_on_tool_sees_each_call_and_may_answer_it(backend: FakeBackend):
     assert sorted(seen) == [1, 2] and results(state) == ["2", "denied"]
 
 
+def test_a_plain_on_tool_may_block(backend: FakeBackend):
+    def approve(call: tr.ToolCall) -> str:
+        return tr.function(lambda s: s.append("not now")).run().text()
+
+    state = solve(backend, calling(("add", '{"a": 1, "b": 1}')), "done", on_tool=approve)
+    assert state["answer"] == "done" and results(state) == ["not now"]
+
+
 @dataclass
 class Sum:
     value: int
