@@ -9,6 +9,7 @@ times. Owns in which thread or on which loop the function itself runs; all else 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import threading
@@ -117,16 +118,11 @@ class Program:
         gate = PrefixGate(len(batch_arguments)) if at_once > 1 else None
         jobs = [self._prepare(*_split(each, kwargs), None, gate) for each in batch_arguments]
         futures, stop = self._start(jobs, at_once)
+        states = [state for _, state, _ in jobs]
         if generator_style:
-            return _one_by_one(futures, stop)
-        try:
+            return _one_by_one(futures, states, stop)
+        with _ending(states, stop):
             return in_order(futures, has_bar=progress_bar)
-        except BaseException:  # as by Ctrl-C: nothing goes on without its reader
-            for _, state, _ in jobs:
-                state.cancel()
-            raise
-        finally:
-            stop()
 
     def _prepare(
         self,
@@ -245,9 +241,22 @@ def _cancel_all(futures: Sequence[Future[Any]]) -> None:
         future.cancel()
 
 
-def _one_by_one(futures: Sequence[Future[State]], stop: Callable[[], None]) -> Iterator[State]:
+@contextlib.contextmanager
+def _ending(states: Sequence[State], stop: Callable[[], None]) -> Iterator[None]:
+    """Nothing goes on without its reader, who may leave early or be interrupted."""
     try:
-        for future in futures:
-            yield future.result()
+        yield
+    except BaseException:
+        for state in states:
+            state.cancel()
+        raise
     finally:
         stop()
+
+
+def _one_by_one(
+    futures: Sequence[Future[State]], states: Sequence[State], stop: Callable[[], None]
+) -> Iterator[State]:
+    with _ending(states, stop):
+        for future in futures:
+            yield future.result()

@@ -44,6 +44,26 @@ def test_results_come_in_the_order_of_the_arguments(program, generator_style, ba
 
 
 @pytest.mark.parametrize("program", [plain, coroutine])
+def test_who_leaves_early_ends_what_still_runs(program, backend: FakeBackend):
+    began, ended = threading.Event(), threading.Event()
+
+    async def reply(request):
+        if request.prompt.text.endswith("0"):
+            return "42"
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    backend.reply = reply
+    states = program.run_batch([("0",), ("1",)], num_threads=2, generator_style=True)
+    assert next(states)["x"] == "42" and began.wait(10)
+    states.close()
+    assert ended.wait(10)
+
+
+@pytest.mark.parametrize("program", [plain, coroutine])
 def test_what_all_begin_with_is_computed_once_and_first(program, backend: FakeBackend):
     seen: list[int] = []
     backend.reply = noting(seen, lambda: len(backend.commits))
