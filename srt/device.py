@@ -78,7 +78,8 @@ def notes(asked: ServerConfig, model: ModelConfig, host: HostFacts, device: str)
 
 def choose_attention(section: ParallelSection, model: ModelConfig, device: str) -> str:
     """The backend of attention. Raises: ConfigError for one that this device does not have."""
-    asked, known = section.attention_backend, ATTENTION_BACKENDS[device]
+    asked = section.attention_backend
+    known: tuple[str, ...] = ATTENTION_BACKENDS[device]
     if model.latent is not None:  # its operators are others, with one backend a device
         known = known[:1]
     if asked in ("auto", *known):

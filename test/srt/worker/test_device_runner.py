@@ -15,6 +15,7 @@ from test.srt.worker.test_runner import PROMPT, plan
 from test.tiny import tiny_gemma3, tiny_llama
 from test.v41 import CHECKPOINTS
 from treadle.srt.messages import PageUpdate, RowSpan, SamplingParams
+from treadle.srt.worker.device_batch import DeviceSlots
 from treadle.srt.worker.device_runner import DeviceRunner
 
 RNG = random.Random(3)
@@ -96,17 +97,30 @@ def test_latent_model_answers_as_with_the_reference_runner(params: list[Sampling
     assert told[0] == told[1]
 
 
-def test_canonical_grid_points_of_latents_are_those_of_the_reference_runner():
-    """At a grid point n-grams go on from the ids before the rows that are run again."""
-    folder, prompt = CHECKPOINTS / "v41-nano", [RNG.randrange(5, 300) for _ in range(1500)]
+def test_canonical_grid_points_of_latents_are_those_of_the_reference_runner(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """At a grid point n-grams go on from the ids before the rows that are run again (B35)."""
+    folder, prompt = CHECKPOINTS / "v41-nano", [RNG.randrange(5, 300) for _ in range(1030)]
+    begun, begin = [], DeviceSlots.begin
+
+    def counting(slots: DeviceSlots, starting: list[int]) -> None:
+        begun.extend(starting)
+        begin(slots, starting)
+        assert torch.equal(slots.recent[starting], torch.from_numpy(slots.host.recent)[starting])
+
+    monkeypatch.setattr(DeviceSlots, "begin", counting)
     told = []
-    for make in (lambda: Engine(folder, quantization="none", mode="canonical"),
-                 lambda: DeviceEngine(folder, mode="canonical")):  # fmt: skip
+    for make in (
+        lambda: Engine(folder, quantization="none", mode="canonical"),
+        lambda: DeviceEngine(folder, mode="canonical"),
+    ):
         engine = make()
         told.append([engine.answer(prompt, 6) for _ in range(2)])
     for want, got in zip(*told, strict=True):
         assert (got.token_ids, got.usage) == (want.token_ids, want.usage)
         assert got.logprobs == pytest.approx(want.logprobs, abs=1e-5)
+    assert len(begun) == 3  # cold, at its one grid point, and after the hit
 
 
 def test_prompt_scores_are_those_of_the_reference_runner(folder: Path):
