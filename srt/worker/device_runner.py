@@ -125,7 +125,8 @@ class DeviceRunner:
         """Resets, rewinds and page updates, on both sides."""
         self.base.apply(plan)
         self.slots.mirror(plan.pages)
-        self.slots.begin([start.slot for start in (*plan.resets, *plan.rewinds)])
+        starting = [reset.slot for reset in plan.resets] + [rewind.slot for rewind in plan.rewinds]
+        self.slots.begin(starting)
         for reset in plan.resets:
             self._reset(reset)
 
