@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import os
+import selectors
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
@@ -24,14 +26,18 @@ STOP_S = 5.0
 
 class LoopThread:
     def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+        self._selector = selectors.DefaultSelector()
+        self.loop: asyncio.AbstractEventLoop = asyncio.SelectorEventLoop(self._selector)
         self._closers: list[Callable[[], Awaitable[None]]] = []
+        self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="treadle-client", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        while not self._is_stopping:
+            with contextlib.suppress(SystemExit, KeyboardInterrupt):  # of a program: its caller's
+                self.loop.run_forever()
 
     def is_here(self) -> bool:
         return threading.current_thread() is self._thread
@@ -74,10 +80,18 @@ class LoopThread:
             return
         with contextlib.suppress(TimeoutError):
             self.start(self._close()).result(STOP_S)
+        self._is_stopping = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(STOP_S)
         if not self._thread.is_alive():
             self.loop.close()
+
+    def let_go(self) -> None:
+        """In a forked child, which has the loop without its thread. The child may write nothing to
+        the selector: the kernel shares it with the parent, whose connections would fall silent."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, self._selector.fileno(), inheritable=False)
+        os.close(nothing)
 
     async def _close(self) -> None:
         own = asyncio.current_task()
@@ -89,12 +103,22 @@ class LoopThread:
 
 
 class Once:
-    """Makes a thread on first use, one however many threads come first."""
+    """Makes a thread on first use, one however many threads come first; a forked child makes its
+    own."""
 
     def __init__(self, make: Callable[[], LoopThread]) -> None:
         self._make = make
         self._lock = threading.Lock()
         self._made: LoopThread | None = None
+        self._of_parents: list[LoopThread] = []  # kept, for what lies on them is not ours to close
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        self._lock = threading.Lock()  # another thread may hold it for ever
+        made, self._made = self._made, None
+        if made is not None:
+            made.let_go()
+            self._of_parents.append(made)
 
     def get(self) -> LoopThread:
         with self._lock:

@@ -19,8 +19,8 @@ from typing import Any
 import aiohttp
 import orjson
 
-from .background import background
-from .errors import BrokenAnswer, Refused, Unreachable
+from .background import LoopThread, background
+from .errors import BrokenAnswer, ProgramError, Refused, Unreachable
 from .stream import DONE, read_events
 
 Json = Mapping[str, Any]
@@ -56,14 +56,17 @@ class Client:
     ) -> None:
         """`verify`: False for any certificate, a path for one of your own. `timeout_s` bounds the
         silence of a server that has taken a request. `uses_proxies`: those of the environment, for
-        which two threads are asked before each request."""
+        which two threads are asked before each request. Raises ProgramError for a URL without a
+        scheme."""
+        if not base_url.startswith(("http://", "https://")):
+            raise ProgramError(f"a URL begins with http:// or https://, got {base_url!r}")
         self.base_url = base_url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._verify = verify
         self._timeout_s = timeout_s
         self._retry = retry or Retry()
         self._uses_proxies = uses_proxies
-        self._session: aiohttp.ClientSession | None = None
+        self._sessions: dict[LoopThread, aiohttp.ClientSession] = {}  # a forked child has another
 
     async def get(self, path: str) -> Any:
         """Raises Refused, Unreachable."""
@@ -109,7 +112,7 @@ class Client:
 
     async def aclose(self) -> None:
         """The next request opens new connections."""
-        session, self._session = self._session, None
+        session = self._sessions.pop(background(), None)
         if session is not None:
             background().not_at_exit(self.aclose)
             await session.close()
@@ -154,7 +157,8 @@ class Client:
                 raise refused
 
     def _http(self) -> aiohttp.ClientSession:
-        if self._session is None:
+        session = self._sessions.get(background())
+        if session is None:
             context = ssl.create_default_context(cafile=_cafile(self._verify))
             connector = aiohttp.TCPConnector(
                 limit=0,  # the program decides how many branches are in flight
@@ -164,14 +168,14 @@ class Client:
             timeout = aiohttp.ClientTimeout(
                 total=None, sock_connect=CONNECT_S, sock_read=self._timeout_s
             )
-            self._session = aiohttp.ClientSession(
+            session = self._sessions[background()] = aiohttp.ClientSession(
                 connector=connector,
                 timeout=timeout,
                 headers=self._headers,
                 trust_env=self._uses_proxies,
             )
             background().at_exit(self.aclose)
-        return self._session
+        return session
 
 
 class _Pauses:

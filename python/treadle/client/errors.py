@@ -86,6 +86,16 @@ class BudgetExceeded(ClientError):
     """
 
 
+def describe(error: BaseException) -> str:
+    """Its kind and message, as text that can be sent, whatever foreign code made of it."""
+    kind = type(error).__name__
+    try:
+        text = f"{kind}: {error}"
+    except Exception:  # of its own __str__
+        text = kind
+    return text.encode(errors="backslashreplace").decode()
+
+
 class EngineFailed(ClientError):
     """A local server did not come up or is gone; the message ends with its log.
 

@@ -15,11 +15,11 @@ import functools
 import inspect
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..client.errors import BrokenAnswer, BudgetExceeded, ProgramError
+from ..client.errors import BrokenAnswer, BudgetExceeded, ProgramError, Unsupported
 from .asker import Asker
 from .backend import Answer, AnswerRequest, Delta
 from .events import CallEvent, Event, EventLog, ReasoningEvent, ResultEvent, TextEvent, TurnEvent
@@ -29,7 +29,7 @@ from .run import Run
 from .sampling import Sampling, schema_text
 from .schema import Mismatch, read, schema_of
 from .threads import in_daemon_thread
-from .tools import ToolCall, ToolResult, as_content, on_loop
+from .tools import ToolCall, ToolResult, as_result, on_loop
 
 Json = dict[str, Any]
 
@@ -75,14 +75,21 @@ class AgentLoop:
     async def _turn(
         self, prompt: ChatPrompt, sampling: Sampling, tool_choice: str | None
     ) -> Answer:
+        """Raises BudgetExceeded for an answer that the budget has cut off."""
         request = AnswerRequest(prompt, sampling, None, tool_choice)
         on_delta = self._on_delta if self.run.is_streaming else None
         (answer,) = await self.asker.answer(request, self.node.name, on_delta)
         self._metas.append(answer.meta)
+        own = self._sampling().max_new_tokens
+        if _finish(answer) == "length" and sampling.max_new_tokens != own:
+            self._add(_message(answer))
+            raise self._spent()
         return answer
 
     def _sampling(self) -> Sampling:
         """Of the run, but turns are as long as they need to be unless the agent says otherwise."""
+        if self.run.sampling.num_outputs > 1:
+            raise ProgramError(f"an agent has one answer, the run asks for n={self.run.sampling.n}")
         defaults = replace(self.run.sampling, max_new_tokens=None, stop=None)
         return self.node.sampling.over(defaults)
 
@@ -91,17 +98,28 @@ class AgentLoop:
         total = self.node.budget.max_total_tokens
         if total is None:
             return sampling
-        left = total - sum(meta.get("completion_tokens") or 0 for meta in self._metas)
+        counts: list[int | None] = [meta.get("completion_tokens") for meta in self._metas]
+        known = [count for count in counts if count is not None]
+        if len(known) < len(counts):
+            raise Unsupported(
+                f"{self.run.backend.name}: max_total_tokens needs a server that tells how many "
+                "tokens it generated (usage.completion_tokens)"
+            )
+        left = total - sum(known)
         if left <= 0:
-            raise BudgetExceeded(f"no final answer within {total} tokens (max_total_tokens)")
+            raise self._spent()
         own = sampling.max_new_tokens
         return replace(sampling, max_new_tokens=left if own is None else min(own, left))
+
+    def _spent(self) -> BudgetExceeded:
+        total = self.node.budget.max_total_tokens
+        return BudgetExceeded(f"no final answer within {total} tokens (max_total_tokens)")
 
     async def _final(self, prompt: ChatPrompt, answer: Answer, turn: int) -> tuple[Any, Json]:
         wanted = self.node.answer
         value: Any = answer.text
         if wanted is not None:
-            schema = schema_of(wanted) if isinstance(wanted, type) else dict(wanted)
+            schema = dict(wanted) if isinstance(wanted, Mapping) else schema_of(wanted)
             formed = replace(self._left(self._sampling()), json_schema=schema_text(schema))
             answer = await self._turn(prompt, formed, "none" if prompt.tools else None)
             value = _formed(wanted, answer)
@@ -152,10 +170,8 @@ class AgentLoop:
         """Unless `on_tool` has a result for it."""
         if self.node.on_tool is not None:
             instead = await self._ask(self.node.on_tool, call)
-            if isinstance(instead, ToolResult):
-                return instead
             if instead is not None:
-                return ToolResult(as_content(instead))
+                return instead if isinstance(instead, ToolResult) else as_result(instead)
         return await self.node.tools.run(call, self.run.home)
 
     async def _ask(self, on_tool: Callable[..., object], call: ToolCall) -> object:
@@ -177,6 +193,11 @@ class AgentLoop:
         self.log.add(event)
 
 
+def _finish(answer: Answer) -> str | None:
+    kind: str | None = (answer.meta.get("finish_reason") or {}).get("type")
+    return kind
+
+
 def _message(answer: Answer) -> Json:
     message: Json = {"role": "assistant", "content": answer.text}
     if answer.reasoning:
@@ -190,12 +211,14 @@ def _formed(wanted: Any, answer: Answer) -> Any:
     """The decoded answer, as the dataclass if one was wanted. Raises BrokenAnswer, ProgramError."""
     try:
         value = json.loads(answer.text)
-    except json.JSONDecodeError:
-        kind = (answer.meta.get("finish_reason") or {}).get("type")
-        raise BrokenAnswer(f"the final answer is not whole JSON (finish {kind})") from None
-    if not isinstance(wanted, type):
+    except (ValueError, RecursionError):
+        raise BrokenAnswer(
+            f"the final answer is not whole JSON (finish {_finish(answer)})"
+        ) from None
+    if isinstance(wanted, Mapping):
         return value
     try:
         return read(wanted, value, "answer")
-    except Mismatch as error:
-        raise ProgramError(f"the final answer does not fit {wanted.__name__}: {error}") from None
+    except (Mismatch, RecursionError) as error:
+        name = getattr(wanted, "__name__", wanted)
+        raise ProgramError(f"the final answer does not fit {name}: {error}") from None

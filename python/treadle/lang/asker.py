@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from .backend import Answer, AnswerRequest, Backend, OnDelta, ScoreRequest, Scores, Session
+from ..client.errors import BrokenAnswer
+from .backend import Answer, AnswerRequest, Backend, Delta, OnDelta, ScoreRequest, Scores, Session
 from .past import Past
 from .prompt import Prompt
 from .recorder import Asked, Recorder, Told
@@ -37,9 +38,14 @@ class Asker:
     ) -> Sequence[Answer]:
         known = self.past.answers(request) if self.past is not None else None
         if known is not None:
+            if on_delta is not None:
+                on_delta(Delta(known[0].text, known[0].reasoning))
             return self._recall("generate", name, request, known)
         work = self.backend.answer(request, self.session, on_delta)
-        return await self._ask("generate", name, request, work)
+        answers = await self._ask("generate", name, request, work)
+        if not answers:
+            raise BrokenAnswer(f"{self.backend.name}: an answer without an output")
+        return answers
 
     async def score(self, request: ScoreRequest, name: str | None) -> Scores:
         known = self.past.scores(request) if self.past is not None else None

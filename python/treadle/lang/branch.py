@@ -61,6 +61,7 @@ class Branch:
         self._warmer: asyncio.Task[None] | None = None
         self._is_ready = parent is None
         self._is_ended = False
+        self.is_ending = False  # its log will be closed
         if parent is None:
             run.recorder.branch(self.session)
 
@@ -77,6 +78,7 @@ class Branch:
     def cancel(self) -> None:
         """What runs ends, and its request with it; what waits or comes fails with Cancelled. So do
         the children. No effect on a branch that has ended."""
+        self.is_ending = True
         background().call(self._cancel)
 
     def keep_warm(self, seconds: float | None) -> None:
@@ -95,6 +97,7 @@ class Branch:
 
     def end(self) -> None:
         """Once the queue has run, watchers are told that nothing more comes."""
+        self.is_ending = True
         self.submit(End(self))
 
     def _start(self) -> None:
@@ -107,6 +110,8 @@ class Branch:
         self._task = None
         if task.cancelled():
             self.fail(Cancelled("the branch was cancelled"))
+        elif (error := task.exception()) is not None:  # SystemExit, of a backend
+            self.fail(ProgramError(f"a request ended in {error!r}"))
         self._start()
 
     def _cancel(self) -> None:
@@ -130,6 +135,7 @@ class Branch:
                 self._current = None
             except Exception as error:  # errors are values on the branch, bugs of a program too
                 self.fail(error)
+            self.log.wake()  # variables are full that were not
 
     def ended(self) -> None:
         self._is_ended = True
@@ -138,6 +144,9 @@ class Branch:
             self.owner.recorder.ended_s = self.owner.recorder.now()
         self._keep_warm(None)
         self.log.close()
+        for child in self.children:
+            if not child.is_ending:  # a copy, which nobody joins
+                child.end()
 
     def _keep_warm(self, seconds: float | None) -> None:
         if self._warmer is not None:
@@ -160,7 +169,8 @@ class Branch:
                     await self.asker.commit(shared)
 
     def fail(self, error: Exception) -> None:
-        """Everything that waits, children that have not begun included, fails with `error`."""
+        """Everything that waits, children that have not begun included, fails with `error`; and
+        nothing more will be told, as whatever comes fails too."""
         if self.error is None:
             self.error = error
         self._is_ready = True
@@ -169,6 +179,7 @@ class Branch:
             current.fail(error)
         while self._queue:
             self._queue.popleft().fail(error)
+        self.log.close()
 
 
 class Evaluate:

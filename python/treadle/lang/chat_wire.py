@@ -4,7 +4,8 @@ ones. Shared by all backends that speak this protocol; pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,12 +39,19 @@ def logprob_fields(wanted: Logprobs | None) -> Json:
 
 def read_whole(body: Json, wanted: Logprobs | None) -> list[Answer]:
     """Raises BrokenAnswer."""
-    try:
+    with reading("chat completion"):
         usage = read_usage(body.get("usage") or {})
         prompt = _prompt_logprobs(body, wanted)
         return [_answer(choice, {**usage, **prompt}, wanted) for choice in body["choices"]]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise BrokenAnswer(f"an answer that is no chat completion: {error!r}") from None
+
+
+@contextlib.contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Around what takes an answer apart: another form than the protocol's is a BrokenAnswer."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise BrokenAnswer(f"an answer that is no {what}: {error!r:.300}") from None
 
 
 def _answer(choice: Json, meta: Json, wanted: Logprobs | None) -> Answer:
@@ -130,6 +138,11 @@ class ChatStream:
         self._meta: Json = {}
 
     def push(self, chunk: Json) -> Delta | None:
+        """Raises BrokenAnswer."""
+        with reading("chunk of a chat completion"):
+            return self._add(chunk)
+
+    def _add(self, chunk: Json) -> Delta | None:
         if chunk.get("usage"):
             self._meta = read_usage(chunk["usage"])
         delta = None

@@ -8,9 +8,9 @@ itself, as its standard input closes.
 from __future__ import annotations
 
 import atexit
-import queue
-import re
+import http.client
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -29,8 +29,9 @@ Json = dict[str, Any]
 
 STOP_S = 30.0
 LOG_LINES = 30
-_PORT = re.compile(r"listening host=\S+ port=(\d+)")
-_SERVING = re.compile(r"serving start_s")
+POLL_S = 0.05  # between two questions whether it serves
+ANSWER_S = 5.0
+LOOPBACK = "127.0.0.1"
 
 
 class Engine(RuntimeEndpoint):
@@ -47,30 +48,31 @@ class Engine(RuntimeEndpoint):
         model: str | None = None,
         *,
         model_path: str | None = None,
+        port: int = 0,
         start_timeout_s: float = 600.0,
         **flags: str | int | float | bool,
     ) -> None:
-        """Returns when it serves. `model_path` is another name of `model`. Raises EngineFailed with
-        the end of its log."""
+        """Returns when it serves. `model_path` is another name of `model`. `port` 0: a free
+        one. Raises EngineFailed with the end of its log."""
         found = model or model_path
         if not found:
             raise ProgramError("Engine needs a model: a path, or demo:v41-mini")
-        self._server = _Process(
-            [sys.executable, "-m", "treadle.lang.engine_child", "--model-path", found,
-             "--port", "0", *flag_words(flags)],
-            start_timeout_s,
-        )  # fmt: skip
+        with _hold(port) as held:
+            port = int(held.getsockname()[1])
+            self._server = _Process(
+                [sys.executable, "-m", "treadle.lang.engine_child", "--model-path", found,
+                 "--port", str(port), *flag_words(flags)],
+                port,
+                start_timeout_s,
+            )  # fmt: skip
         atexit.register(self._server.stop)
-        super().__init__(f"http://127.0.0.1:{self._server.port}")
+        super().__init__(f"http://{LOOPBACK}:{port}")
 
     def shutdown(self) -> None:
         """Ends the server; idempotent."""
         self.close()
         self._server.stop()
         atexit.unregister(self._server.stop)
-
-    def __enter__(self) -> Engine:
-        return self
 
     def __exit__(
         self,
@@ -155,57 +157,46 @@ def flag_words(flags: Mapping[str, str | int | float | bool]) -> list[str]:
 
 
 class _Process:
-    """The server's process, and the reader of its log: of every line until it serves, of the last
-    LOG_LINES after."""
+    """The server's process, and the reader of its log, which keeps the last LOG_LINES. Whether it
+    serves is asked of it: its log may be silent."""
 
-    def __init__(self, command: Sequence[str], timeout_s: float) -> None:
+    def __init__(self, command: Sequence[str], port: int, timeout_s: float) -> None:
         """`timeout_s` bounds the whole start. Raises EngineFailed."""
         self._log: deque[str] = deque(maxlen=LOG_LINES)
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self._is_starting = True
-        self._timeout_s = timeout_s
-        self._ends = time.monotonic() + timeout_s
         self._popen = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",
             start_new_session=True,  # Ctrl-C is this side's to handle
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         try:
-            self.port = int(self._find(_PORT))
-            self._find(_SERVING)
+            self._wait(port, timeout_s)
         except BaseException:
             self.stop()
             raise
-        self._is_starting = False
 
     def _read(self) -> None:
         assert self._popen.stderr is not None
-        for line in self._popen.stderr:
-            self._log.append(line)
-            if self._is_starting:
-                self._lines.put(line)
-        self._lines.put(None)
+        self._log.extend(self._popen.stderr)
 
-    def _find(self, pattern: re.Pattern[str]) -> str:
-        while True:
-            left = self._ends - time.monotonic()
+    def _wait(self, port: int, timeout_s: float) -> None:
+        ends = time.monotonic() + timeout_s
+        while not _is_ready(port):
             try:
-                if left <= 0:  # though lines come, as of one who says again and again that it loads
-                    raise queue.Empty
-                line = self._lines.get(timeout=left)
-            except queue.Empty:
+                self._popen.wait(POLL_S)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() < ends:
+                    continue
                 raise EngineFailed(
-                    f"the server did not start in {self._timeout_s:g} s: {self._end()}"
+                    f"the server did not start in {timeout_s:g} s: {self._end()}"
                 ) from None
-            if line is None:
-                raise EngineFailed(f"the server did not start: {self._end()}")
-            if match := pattern.search(line):
-                return match[1] if match.groups() else ""
+            self._reader.join(STOP_S)
+            raise EngineFailed(f"the server did not start: {self._end()}")
 
     def _end(self) -> str:
         return "".join(self._log).strip()
@@ -222,3 +213,27 @@ class _Process:
         for pipe in (self._popen.stdin, self._popen.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+def _hold(port: int) -> socket.socket:
+    """Bound to `port`, or for 0 to a free one, and not listening: so nobody else is given it until
+    the server listens there. Raises EngineFailed."""
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        held.bind((LOOPBACK, port))
+    except (OSError, OverflowError) as error:
+        held.close()
+        raise EngineFailed(f"the server did not start: port {port}: {error}") from None
+    return held
+
+
+def _is_ready(port: int) -> bool:
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=ANSWER_S)
+    try:
+        connection.request("GET", "/ready")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -7,7 +7,7 @@ slows the branch. It lives on the background loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 from .tools import ToolCall, ToolResult
@@ -92,26 +92,28 @@ class EventLog:
     def add(self, event: Event) -> None:
         if self.is_kept:
             self.events.append(event)
-            self._wake()
+            self.wake()
 
     def close(self) -> None:
         self.is_closed = True
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Readers look again whether they have all they wait for."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def follow(self) -> AsyncIterator[Event]:
-        """All events, from the first; ends when the log is closed."""
+    async def follow(self, has_all: Callable[[], bool] = lambda: False) -> AsyncIterator[Event]:
+        """All events, from the first; ends when the log is closed, or none is left and the reader
+        `has_all` it waits for."""
         position = 0
         while True:
             while position < len(self.events):
                 position += 1
                 yield self.events[position - 1]
-            if self.is_closed:
+            if self.is_closed or has_all():
                 return
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)

@@ -178,6 +178,7 @@ class Interpreter:
         if self._splits and name + REASONING in self.cells:
             self.cells[name + REASONING].fill(reasoning)
         self.cells[name].fill(value, meta)
+        self.log.wake()
 
 
 def _meta(answer: Answer) -> dict[str, Any]:

@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from ..client.background import background
 from ..client.client import Client, Retry
 from ..client.errors import BrokenAnswer, ProgramError, Unsupported
 from .backend import Answer, AnswerRequest, Delta, OnDelta, ScoreRequest, Scores, Session
-from .chat_wire import ChatStream, chat_body, finish, read_usage, read_whole
+from .chat_wire import ChatStream, chat_body, finish, read_usage, read_whole, reading
 from .choices import ChoiceScore
 from .prompt import ChatPrompt, Prompt, TextPrompt
 
@@ -117,14 +118,15 @@ class OpenAI:
         if request.logprobs is not None:
             body["logprobs"] = request.logprobs.top
         found = await self._client.post("/completions", body, session.headers())
-        usage = read_usage(found.get("usage") or {})
-        answers = [
-            Answer(
-                choice["text"],
-                meta={**usage, "finish_reason": finish(choice), **_text_logprobs(choice)},
-            )
-            for choice in found["choices"]
-        ]
+        with reading("completion"):
+            usage = read_usage(found.get("usage") or {})
+            answers = [
+                Answer(
+                    choice["text"],
+                    meta={**usage, "finish_reason": finish(choice), **_text_logprobs(choice)},
+                )
+                for choice in found["choices"]
+            ]
         if on_delta is not None:
             on_delta(Delta(answers[0].text))
         return answers
@@ -142,10 +144,12 @@ class OpenAI:
         body = {"model": self._model, "prompt": texts, "max_tokens": 1, "temperature": 0,
                 "echo": True, "logprobs": 0}  # fmt: skip
         found = await self._client.post("/completions", body, session.headers())
-        echoes = [_echo(choice, text) for choice, text in zip(found["choices"], texts, strict=True)]
-        start = min(_first_new(tokens, len(base.text)) for tokens in echoes)
-        scores = _scores([tokens[start:] for tokens in echoes])
-        return Scores(scores, read_usage(found.get("usage") or {}))
+        with reading("completion"):
+            pairs = zip(found["choices"], texts, strict=True)
+            echoes = [_echo(choice, text) for choice, text in pairs]
+            start = min(_first_new(tokens, len(base.text)) for tokens in echoes)
+            scores = _scores([tokens[start:] for tokens in echoes])
+            return Scores(scores, read_usage(found.get("usage") or {}))
 
     async def commit(self, prompt: Prompt, session: Session) -> Json:
         """Nothing: the protocol has no request without a new token."""
@@ -156,6 +160,17 @@ class OpenAI:
 
     async def close_sessions(self, sessions: Sequence[Session]) -> None:
         """Nothing: the protocol has no sessions."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def close(self) -> None:
         """Ends the connections; the next request opens new ones."""

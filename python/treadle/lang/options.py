@@ -87,10 +87,20 @@ def read_options(given: Mapping[str, Any], own: frozenset[str]) -> tuple[Options
         bool(given.get("stream")),
         given.get("chat_template_kwargs") or {},
         Trace.load(resume) if isinstance(resume, str | Path) else resume,
-        given.get("session_id"),
+        _session_id(given.get("session_id")),
         read_logprobs(*(given.get(name) for name in LOGPROBS)),
     )
     return options, rest
+
+
+def _session_id(given: object) -> str | None:
+    """It travels in a header, too. Raises ProgramError for what one cannot hold."""
+    if given is None:
+        return None
+    is_word = isinstance(given, str) and given.isascii() and given.isprintable()
+    if not isinstance(given, str) or not is_word or not given or given != given.strip():
+        raise ProgramError(f"session_id must be printable ASCII text, got {given!r:.80}")
+    return given
 
 
 def read_logprobs(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..client.errors import describe
 from .backend import Answer, AnswerRequest, ScoreRequest, Scores, Session
 from .prompt import Prompt
 from .tools import ToolCall, ToolResult
@@ -58,4 +59,4 @@ class Recorder:
         entry.told, entry.end_s = told, self.now()
 
     def fail(self, entry: Entry, error: BaseException) -> None:
-        entry.error, entry.end_s = f"{type(error).__name__}: {error}", self.now()
+        entry.error, entry.end_s = describe(error), self.now()

@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from ..client.background import background
 from ..client.client import Client, Retry
 from ..client.errors import BrokenAnswer, ProgramError, Refused, Unreachable
 from .backend import Answer, AnswerRequest, Delta, OnDelta, ScoreRequest, Scores, Session
-from .chat_wire import ChatStream, chat_body, logprob_fields, read_whole
+from .chat_wire import ChatStream, chat_body, logprob_fields, read_whole, reading
 from .choices import ChoiceScore
 from .ir import Logprobs
 from .prompt import ChatPrompt, Prompt, TextPrompt
@@ -87,7 +88,8 @@ class RuntimeEndpoint:
             body["priority"] = request.sampling.priority
         if on_delta is None:
             found = await self._client.post("/generate", body, session.headers())
-            return [_native_answer(each) for each in _as_list(found)]
+            with reading("answer of /generate"):
+                return [_native_answer(each) for each in _as_list(found)]
         return await self._stream_text(body, session, request.sampling.num_outputs, on_delta)
 
     async def _stream_text(
@@ -97,14 +99,16 @@ class RuntimeEndpoint:
         shown = 0
         body = {**body, "stream": True}
         async for event in self._client.stream("/generate", body, session.headers()):
-            index = event.get("index", 0)
-            last[index] = {**last.get(index, {}), **event}
-            if index == 0 and len(event["text"]) > shown:
-                on_delta(Delta(event["text"][shown:]))
-                shown = len(event["text"])
+            with reading("event of /generate"):
+                index, text = event.get("index", 0), str(event["text"])
+                last[index] = {**last.get(index, {}), **event}
+            if index == 0 and len(text) > shown:
+                on_delta(Delta(text[shown:]))
+                shown = len(text)
         if len(last) != num_outputs:
             raise BrokenAnswer(f"the stream had {len(last)} outputs, asked for {num_outputs}")
-        return [_native_answer(last[index]) for index in sorted(last)]
+        with reading("event of /generate"):
+            return [_native_answer(last[index]) for index in sorted(last)]
 
     async def _answer_chat(
         self, request: AnswerRequest, session: Session, on_delta: OnDelta | None
@@ -141,7 +145,8 @@ class RuntimeEndpoint:
         alone: list[list[Any]] = [[] for _ in choices]
         if request.needs_unconditional:
             alone = await self._scored([row[start:] for row in choices], 0, session)
-        scores = [_score(own, other) for own, other in zip(found, alone, strict=True)]
+        with reading("list of log-probabilities"):
+            scores = [_score(own, other) for own, other in zip(found, alone, strict=True)]
         return Scores(tuple(scores), meta)
 
     async def _scored(
@@ -155,7 +160,8 @@ class RuntimeEndpoint:
             **session.body(),
         }
         found = await self._client.post("/generate", body, session.headers())
-        return [each["meta_info"]["input_token_logprobs"] for each in found]
+        with reading("list of log-probabilities"):
+            return [each["meta_info"]["input_token_logprobs"] for each in found]
 
     async def commit(self, prompt: Prompt, session: Session) -> Json:
         (ids,) = await self._tokenize([prompt])
@@ -164,7 +170,8 @@ class RuntimeEndpoint:
     async def _commit_ids(self, ids: list[int], session: Session) -> Json:
         body = {"input_ids": ids, "sampling_params": NOTHING_NEW, **session.body()}
         found = await self._client.post("/generate", body, session.headers())
-        return dict(found["meta_info"])
+        with reading("answer of /generate"):
+            return dict(found["meta_info"])
 
     async def _tokenize(self, prompts: Iterable[Prompt]) -> list[list[int]]:
         """Texts in one request, chats in one each."""
@@ -172,12 +179,14 @@ class RuntimeEndpoint:
         texts = [p.text for p in prompts if isinstance(p, TextPrompt)]
         if len(texts) == len(prompts):
             found = await self._client.post("/tokenize", {"prompt": texts})
-            return [list(row) for row in found["tokens"]]
+            with reading("list of tokens"):
+                return [list(row) for row in found["tokens"]]
         chats = [p for p in prompts if isinstance(p, ChatPrompt)]
         answers = await asyncio.gather(
             *(self._client.post("/tokenize", chat.body()) for chat in chats)
         )
-        return [list(answer["tokens"]) for answer in answers]
+        with reading("list of tokens"):
+            return [list(answer["tokens"]) for answer in answers]
 
     async def token_ids(self, prompt: Prompt) -> list[int]:
         """The prompt as the server encodes it."""
@@ -186,7 +195,8 @@ class RuntimeEndpoint:
     async def split_reasoning(self, text: str, parser: str | None) -> tuple[str, str]:
         body = {"text": text, "reasoning_parser": parser or "auto"}
         found = await self._client.post("/separate_reasoning", body)
-        return found["reasoning_text"], found["text"]
+        with reading("answer of /separate_reasoning"):
+            return found["reasoning_text"], found["text"]
 
     async def close_sessions(self, sessions: Sequence[Session]) -> None:
         """The server gives up first what it keeps for these alone. Told once, by way of the first,
@@ -215,7 +225,20 @@ class RuntimeEndpoint:
 
     def get_server_info(self) -> Json:
         """Settled options and state of the server."""
-        return dict(background().wait(self._client.get("/server_info")))
+        found = background().wait(self._client.get("/server_info"))
+        with reading("answer of /server_info"):
+            return dict(found)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
     def close(self) -> None:
         """Ends the connections; the next request opens new ones."""

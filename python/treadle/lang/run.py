@@ -6,8 +6,10 @@ Lives on the background loop, except for the fields that never change.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -47,6 +49,20 @@ class Run:
     logprobs: Logprobs | None = None
     program: str = ""
     session_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _body: threading.Thread | asyncio.Task[Any] | None = None
+
+    @contextlib.contextmanager
+    def playing(self) -> Iterator[None]:
+        """Around the program's function, in the thread or task that it runs in."""
+        self._body = _here()
+        try:
+            yield
+        finally:
+            self._body = None
+
+    def is_in_body(self) -> bool:
+        """Whether this is the program's function that asks."""
+        return self._body is not None and self._body is _here()
 
     async def pass_gate(self, prompt: Prompt, asker: Asker) -> None:
         gate, self.gate = self.gate, None
@@ -58,3 +74,10 @@ class Run:
         gate, self.gate = self.gate, None
         if gate is not None:
             gate.leave()
+
+
+def _here() -> threading.Thread | asyncio.Task[Any]:
+    try:
+        return asyncio.current_task() or threading.current_thread()
+    except RuntimeError:  # no loop runs here
+        return threading.current_thread()

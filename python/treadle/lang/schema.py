@@ -16,6 +16,8 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from ..client.errors import describe
+
 Json = dict[str, Any]
 
 PLAIN: dict[object, Json] = {
@@ -162,7 +164,7 @@ def read_fields(
 
 def _read_plain(kind: Any, value: Any, path: str) -> Any:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return _as_float(value, path)
     if kind is int and isinstance(value, float) and value.is_integer():
         return int(value)
     is_bool = isinstance(value, bool)
@@ -171,12 +173,23 @@ def _read_plain(kind: Any, value: Any, path: str) -> Any:
     return value
 
 
+def _as_float(value: int, path: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise Mismatch(f"{path} is too large for a number") from None
+
+
 def _read_dataclass(kind: type, value: Any, path: str) -> Any:
     assert dataclasses.is_dataclass(kind)
     hints = get_type_hints(kind)
     fields = [field for field in dataclasses.fields(kind) if field.init]
     required = frozenset(field.name for field in fields if is_required(field))
-    return kind(**read_fields({f.name: hints[f.name] for f in fields}, required, value, path))
+    members = read_fields({f.name: hints[f.name] for f in fields}, required, value, path)
+    try:
+        return kind(**members)
+    except Exception as error:  # of its own checks
+        raise Mismatch(f"{path}: {describe(error)}") from None
 
 
 def _read_enum(kind: type[enum.Enum], value: Any, path: str) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -42,11 +42,17 @@ class State:
     """
 
     def __init__(
-        self, run: Run, branch: Branch | None = None, cells: dict[str, Cell] | None = None
+        self,
+        run: Run,
+        branch: Branch | None = None,
+        inherited: Mapping[str, Cell] | None = None,
+        origin: State | None = None,
     ) -> None:
         self._run = run
         self._branch = branch or Branch(run)
-        self._cells = cells or {}
+        self._inherited = dict(inherited or {})  # as they were at the fork
+        self._cells = dict(self._inherited)
+        self._origin = origin
         self.ret_value: Any = None
         self.task: asyncio.Future[None] | None = None  # of a program that streams on its loop
         self._body_error: Exception | None = None
@@ -58,13 +64,18 @@ class State:
         return self
 
     def append(self, other: Expr | str | Sequence[Expr | str]) -> State:
-        """The same as `s += other`, as an expression.
+        """The same as `s += other`, as an expression. Raises ProgramError for one that sets a
+        variable twice.
 
         >>> tr.function(lambda s: s.append("1, 2," + tr.gen("x"))).run()["x"]
         '42'
         """
         expr = as_expr(other)
-        cells = {name: Cell() for name in expr.names()}
+        names = list(expr.names())
+        cells = {name: Cell() for name in names}
+        if len(cells) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ProgramError(f"one expression sets the variable {twice!r} twice")
         self._cells.update(cells)
         self._branch.submit(Evaluate(expr, cells))
         return self
@@ -102,11 +113,15 @@ class State:
 
     def set_var(self, name: str, value: Any) -> None:
         self._cells[name] = full(value)
+        background().call(self._branch.log.wake)  # whoever watches it has all
 
     def keep_warm(self, seconds: float | None = 60.0) -> None:
         """Hints that the run will pause, for a slow tool or a person: whenever no request was made
         for `seconds`, the server is asked for the prefix without a new token, so that it stays in
-        its cache. Ends with the program, or with None."""
+        its cache. Ends with the program, or with None. Raises ProgramError for 0 seconds or
+        less."""
+        if seconds is not None and not seconds > 0:
+            raise ProgramError(f"keep_warm needs more than 0 seconds, got {seconds}")
         self._branch.keep_warm(seconds)
 
     # Reading
@@ -186,48 +201,82 @@ class State:
     # Watching
 
     async def aevents(self) -> AsyncIterator[Event]:
-        """Everything that happens, from the beginning; needs `run(stream=True)`."""
-        self._check_streaming()
-        events = self._branch.log.follow()
+        """Everything that happens, from the beginning; needs `run(stream=True)`. Raises
+        ProgramError in the program itself, which would wait for its own end."""
+        self._check_watched()
+        async for event in self._events(lambda: False):
+            yield event
+
+    async def _events(self, has_all: Callable[[], bool]) -> AsyncIterator[Event]:
+        events = self._branch.log.follow(has_all)
         while (event := await asyncio.wrap_future(background().start(_next(events)))) is not None:
             yield event
 
     def events(self) -> Iterator[Event]:
         """The same for plain programs."""
-        self._check_streaming()
+        self._check_watched()
         events = self._branch.log.follow()
         while (event := background().wait(_next(events))) is not None:
             yield event
 
     def text_iter(self, var: str | None = None) -> Iterator[str]:
-        """Pieces of a variable's text, or of all text, as they come; needs `run(stream=True)`.
-        Raises the error that ended the branch."""
-        for event in self.events():
+        """Pieces of a variable's text up to its end, or of all text, as they come; needs
+        `run(stream=True)`. Raises the error that the variable met, or that ended the branch, and
+        KeyError for a variable that no expression sets."""
+        self._check_watched(var)
+        events = self._branch.log.follow(self._has_all(var))
+        while (event := background().wait(_next(events))) is not None:
             if isinstance(event, TextEvent) and (var is None or event.name == var):
                 yield event.text
-        self._raise_error()
+        if var is not None and var in self._cells:
+            self[var]
+        else:
+            self._raise_error(var)
 
     async def text_async_iter(
         self, var: str | None = None, return_meta_data: bool = False
     ) -> AsyncIterator[Any]:
         """As `text_iter`. With `return_meta_data` pairs of text and meta; the last pair, of the
         variable's whole meta, has no text."""
-        async for event in self.aevents():
+        self._check_watched(var)
+        async for event in self._events(self._has_all(var)):
             if isinstance(event, TextEvent) and (var is None or event.name == var):
                 yield (event.text, {}) if return_meta_data else event.text
-        await self.settle()
-        self._raise_error()
+        if var is not None and var in self._cells:
+            await self.read(var)
+        else:
+            await self.settle()
+            self._raise_error(var)
         if return_meta_data and var is not None:
             yield "", self.get_meta_info(var)
 
-    def _check_streaming(self) -> None:
+    def _has_all(self, var: str | None) -> Callable[[], bool]:
+        """Whether the variable is complete."""
+
+        def has_all() -> bool:
+            cell = None if var is None else self._cells.get(var)
+            return cell is not None and cell.done.done()
+
+        return has_all
+
+    def _check_watched(self, var: str | None = None) -> None:
         if not self._run.is_streaming:
             raise ProgramError("events need a run that streams: run(..., stream=True)")
+        if not self._run.is_in_body() or self._branch.is_ending:
+            return
+        if var is None:
+            raise ProgramError(
+                "the program would wait for its own end: watch one variable, text_iter(var), or a "
+                "branch that was joined"
+            )
+        self._cell(var)
 
-    def _raise_error(self) -> None:
+    def _raise_error(self, var: str | None) -> None:
         error = self.error()
         if error is not None:
             raise error
+        if var is not None:
+            self._cell(var)
 
     # Branching
 
@@ -241,15 +290,17 @@ class State:
         branches = [Branch(self._run, self._branch) for _ in range(size)]
         self._branch.children += branches
         self._branch.submit(Fork(branches))
-        return Forks(self, [State(self._run, b, dict(self._cells)) for b in branches])
+        return Forks(self, [State(self._run, b, self._cells, self) for b in branches])
 
     def copy(self) -> State:
         """A fork of one, which nobody joins."""
         return self.fork(1)[0]
 
     def gather(self, children: Sequence[State]) -> None:
-        """See `Forks.join`."""
-        names = {name for child in children for name in child._new_names(self._cells)}
+        """See `Forks.join`. Raises ProgramError for the state itself, which cannot wait for it."""
+        if any(child is self for child in children):
+            raise ProgramError("a branch cannot gather itself")
+        names = {name for child in children for name in child._new_names(self)}
         cells: dict[str, tuple[Cell, list[Cell]]] = {}
         for name in sorted(names):
             sources = [child._cells[name] for child in children if name in child._cells]
@@ -257,8 +308,18 @@ class State:
         self._branch.submit(Gather([child._branch for child in children], cells))
         self._cells.update({name: target for name, (target, _) in cells.items()})
 
-    def _new_names(self, known: dict[str, Cell]) -> list[str]:
-        return [name for name, cell in self._cells.items() if known.get(name) is not cell]
+    def _new_names(self, parent: State) -> list[str]:
+        """Those set since the branch left `parent`, who may have set them anew since then."""
+        top = self
+        while top._origin is not None and top._origin is not parent:
+            top = top._origin
+        left = top._inherited if top._origin is parent else self._inherited
+        known = [left.get, parent._cells.get]
+        return [
+            name
+            for name, cell in self._cells.items()
+            if all(get(name) is not cell for get in known)
+        ]
 
     # Ending
 
@@ -270,6 +331,10 @@ class State:
     def end(self) -> None:
         """The program has written all it will write: watchers see the end once it has run."""
         self._branch.end()
+
+    def playing(self) -> contextlib.AbstractContextManager[None]:
+        """Around the program's function."""
+        return self._run.playing()
 
     def be_plain(self) -> None:
         """The program is a plain function in a thread of its own, so it may block."""

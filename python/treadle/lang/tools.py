@@ -13,11 +13,12 @@ import functools
 import inspect
 import json
 import re
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, get_type_hints, overload
 
-from ..client.errors import ProgramError
+from ..client.errors import ProgramError, describe
 from .schema import Mismatch, SchemaError, object_schema, read_fields
 from .threads import Slots
 
@@ -26,6 +27,7 @@ Json = dict[str, Any]
 TIMEOUT_S = 60.0
 MAX_THREADS = 64  # of plain functions that are waited for at once, in all runs of the process
 MAX_ERROR_CHARS = 2000  # a model's context is not for tracebacks
+_FOREIGN = (Exception, asyncio.CancelledError)
 _PARAM = re.compile(r":param\s+(?:[\w\[\], .]+\s+)?\*{0,2}(\w+)\s*:\s*(.*)")
 _ARG = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
 _SECTION = re.compile(r"(Args|Arguments|Parameters)\s*:\s*$")
@@ -49,7 +51,7 @@ class ToolCall:
         back, are shown to the model as one member."""
         try:
             is_object = isinstance(json.loads(self.arguments or "{}"), dict)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             is_object = False
         own = self.arguments if is_object else json.dumps({"unparsed": self.arguments})
         function = {"name": self.name, "arguments": own or "{}"}
@@ -98,7 +100,7 @@ class Tool:
         """Keyword arguments. Raises Mismatch, whose message is for the model."""
         try:
             arguments = json.loads(text or "{}")
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also of too many digits or levels
             raise Mismatch(f"the arguments are not valid JSON: {error}") from None
         if self.hints is None:
             if not isinstance(arguments, dict):
@@ -244,23 +246,46 @@ class Tools:
         try:
             arguments = found.read_arguments(call.arguments)
         except Mismatch as error:
-            return ToolResult(f"error: {error}", "arguments")
+            return _failure(str(error), "arguments")
+        except RecursionError as error:
+            return _failure(describe(error), "arguments")
         try:
             async with asyncio.timeout(None) as limit:
                 value = await _call(found, arguments, home, limit)
-        except Exception as error:  # a tool is foreign code, and the model may know what to do
+        except _FOREIGN as error:  # a tool is foreign code, and the model may know what to do
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise
             if isinstance(error, TimeoutError) and limit.expired():
-                text = f"error: {call.name} took longer than {found.timeout_s:g} s"
-                return ToolResult(text, "timeout")
-            text = f"error: {type(error).__name__}: {error}"
-            return ToolResult(text[:MAX_ERROR_CHARS], "exception")
+                return _failure(f"{call.name} took longer than {found.timeout_s:g} s", "timeout")
+            return _failure(describe(error), "exception")
+        return as_result(value)
+
+
+def as_result(value: object) -> ToolResult:
+    """Of a tool's value; a failure when it has no text."""
+    try:
         return ToolResult(as_content(value))
+    except ProgramError as error:
+        return _failure(str(error), "exception")
+
+
+def _failure(words: str, kind: str) -> ToolResult:
+    text = f"error: {words}".encode(errors="backslashreplace").decode()
+    return ToolResult(text[:MAX_ERROR_CHARS], kind)
 
 
 def as_content(value: object) -> str:
-    """A tool's value as the model reads it: text as it is, the rest as JSON."""
-    if isinstance(value, str):
-        return value
+    """A tool's value as the model reads it: text as it is, the rest as JSON. Raises ProgramError
+    for what has no text, as a number of too many digits, or half a character."""
+    try:
+        text = value if isinstance(value, str) else _written(value)
+        text.encode()
+    except Exception as error:  # also of foreign code, its __str__
+        raise ProgramError(f"a {type(value).__name__} without a text: {describe(error)}") from None
+    return text
+
+
+def _written(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
@@ -287,11 +312,33 @@ async def _call(
 async def on_loop(work: Awaitable[object], home: asyncio.AbstractEventLoop | None) -> object:
     """Awaited on `home`, when that is another loop than the running one."""
     if home is None or home is asyncio.get_running_loop() or not inspect.iscoroutine(work):
+        return await _contained(work)
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_contained(work), home))
+
+
+async def _contained(work: Awaitable[object]) -> object:
+    """What would end the loop is an error like any other. Only a person's Ctrl-C comes to the main
+    thread, and goes on."""
+    try:
         return await work
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, home))
+    except (SystemExit, KeyboardInterrupt) as error:
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and isinstance(error, KeyboardInterrupt):
+            raise
+        raise RuntimeError(repr(error)) from None
 
 
-@functools.cache
+def _is_cancelled() -> bool:
+    """Whether the running task is; what its work raises by itself is no such thing."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 def _slots() -> Slots:
-    """Of the background loop, the only one on which tools are started."""
+    return _slots_of(asyncio.get_running_loop())
+
+
+@functools.lru_cache(maxsize=1)
+def _slots_of(loop: asyncio.AbstractEventLoop) -> Slots:
+    """Tools are started on the background loop only; a forked child has one of its own."""
     return Slots(MAX_THREADS)

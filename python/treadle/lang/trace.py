@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from ..client.errors import ProgramError
+from ..client.errors import ProgramError, describe
 from .entry_json import entry_json, read_entry
 from .recorder import Entry
 from .run import Run
@@ -25,6 +25,7 @@ from .run import Run
 Json = dict[str, Any]
 
 FORMAT = "treadle-trace-1"
+OPTION = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
 SUMMED = ("prompt_tokens", "completion_tokens", "cached_tokens", "replayed_tokens")
 
 
@@ -68,6 +69,16 @@ class Trace:
     error: str = ""
 
     def save(self, path: str | Path) -> Path:
+        """Raises ProgramError for facts of a backend that JSON does not have."""
+        try:
+            written = self._written()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ProgramError(f"the trace cannot be written: {describe(error)}") from None
+        target = Path(path)
+        target.write_bytes(written)
+        return target
+
+    def _written(self) -> bytes:
         entries = [entry_json(entry) for entry in self.entries]
         messages = _fold(entries)
         content = {
@@ -80,12 +91,9 @@ class Trace:
             "branches": list(self.branches),
             "messages": messages,
             "entries": entries,
-            "values": self.values,
+            "values": {_text(name): _json_value(value) for name, value in self.values.items()},
         }
-        option = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
-        target = Path(path)
-        target.write_bytes(orjson.dumps(content, default=str, option=option))
-        return target
+        return orjson.dumps(content, default=str, option=OPTION)
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
@@ -105,7 +113,7 @@ class Trace:
                 found["values"],
                 found["error"],
             )
-        except (orjson.JSONDecodeError, KeyError, TypeError, IndexError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ProgramError(f"{path} is no trace of a run: {error!r}") from None
 
     def totals(self) -> Totals:
@@ -120,6 +128,23 @@ class Trace:
             for key in SUMMED:
                 sums[key] += meta.get(key) or 0
         return Totals(requests, tools, **sums)
+
+
+def _json_value(value: object) -> object:
+    """The value, or its text if JSON does not have it."""
+    try:
+        orjson.dumps(value, default=str, option=OPTION)
+    except (TypeError, ValueError, RecursionError):
+        return _text(value)
+    return value
+
+
+def _text(value: object) -> str:
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except Exception:  # of foreign code
+        text = f"a {type(value).__name__}"
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _prompts(entry: Json) -> list[Json]:
@@ -176,5 +201,5 @@ def trace_of(run: Run, values: Mapping[str, Any], error: Exception | None) -> Tr
         ),
         entries=tuple(recorder.entries),
         values=dict(values),
-        error="" if error is None else f"{type(error).__name__}: {error}",
+        error="" if error is None else describe(error),
     )

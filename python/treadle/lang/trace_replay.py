@@ -77,7 +77,7 @@ class _Replay:
 
     async def _again(self, index: int) -> Entry:
         old = self._trace.entries[index]
-        causes = self._causes(old)
+        causes = self._causes(index)
         await asyncio.gather(*(self._done[i].wait() for i in causes))
         ends = [end for i in causes if (end := self._trace.entries[i].end_s) is not None]
         await asyncio.sleep(self._pace * max(0.0, old.start_s - max(ends, default=0.0)))
@@ -91,8 +91,10 @@ class _Replay:
             self._done[index].set()
         return entry
 
-    def _causes(self, entry: Entry) -> list[int]:
-        """Entries of the branch and its ancestors that had ended when this one began."""
+    def _causes(self, index: int) -> list[int]:
+        """Earlier entries of the branch and its ancestors that had ended when this one began; of
+        those that took no time, as recalled ones, the clock alone does not tell which was first."""
+        entry = self._trace.entries[index]
         chain: set[str] = set()
         branch: str | None = entry.branch
         while branch is not None and branch not in chain:
@@ -100,7 +102,7 @@ class _Replay:
             branch = self._spans[branch].parent if branch in self._spans else None
         return [
             i
-            for i, other in enumerate(self._trace.entries)
+            for i, other in enumerate(self._trace.entries[:index])
             if other.branch in chain and other.end_s is not None and other.end_s <= entry.start_s
         ]
 

@@ -26,6 +26,7 @@ from .ir import (
 )
 from .options import read_logprobs, stop_strings
 from .sampling import Sampling, dtype_regex, schema_text
+from .schema import schema_of
 from .tools import Tool, ToolCall, Tools, as_content
 
 Stop = str | list[str] | tuple[str, ...] | None
@@ -110,6 +111,8 @@ def select(
     """
     if not choices:
         raise ProgramError("select needs at least one choice")
+    if isinstance(choices, str) or not all(isinstance(choice, str) for choice in choices):
+        raise ProgramError(f"choices must be a list of strings, got {choices!r:.80}")
     if temperature != 0:
         raise ProgramError(f"select draws nothing: temperature must be 0, got {temperature}")
     return Select(name, tuple(choices), _method(choices_method))
@@ -259,7 +262,7 @@ def agent(
     are told to the model. `on_tool(call)` is asked before each call, in a thread if it is a plain
     function; what it returns, unless None, is the result instead. `max_turns` and
     `max_total_tokens` (generated ones) bound it all: BudgetExceeded. `answer`, a JSON schema or a
-    dataclass, is the form of the final answer.
+    dataclass or another type, is the form of the final answer.
 
     >>> def now() -> str:
     ...     '''The time of day.'''
@@ -274,8 +277,18 @@ def agent(
         max_new_tokens=max_tokens, stop=stop_strings(stop), temperature=temperature, top_p=top_p,
         seed=seed, priority=priority,
     )  # fmt: skip
+    if answer is not None:
+        _check_answer(answer)
     budget = Budget(max_turns, max_total_tokens)
     return Agent(name, as_tools(tools), sampling, budget, on_tool, answer)
+
+
+def _check_answer(answer: Mapping[str, Any] | type) -> None:
+    """Before a turn is paid for. Raises ProgramError for what has no schema."""
+    try:
+        schema_text(answer if isinstance(answer, Mapping) else schema_of(answer))
+    except (TypeError, ValueError, NameError, RecursionError) as error:
+        raise ProgramError(f"agent: answer must be a JSON schema or a type: {error}") from None
 
 
 def as_tools(tools: ToolList) -> Tools:

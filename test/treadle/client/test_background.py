@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -56,3 +58,29 @@ def test_stopping_closes_what_is_open_and_ends_what_runs():
     thread.stop()
     thread.stop()
     assert closed == [True] and running.cancelled()
+
+
+FORKS = """
+import asyncio, os
+from treadle.client.background import background
+from treadle.client.client import Client
+
+async def open_one(client):
+    return client._http()
+
+client = Client("http://127.0.0.1:1")
+first = background().wait(open_one(client))
+child = os.fork()
+if not child:
+    other = background().wait(open_one(client))
+    background().wait(asyncio.sleep(0.01))
+    assert other is not first and other._loop is not first._loop
+    raise SystemExit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+background().wait(asyncio.sleep(0.01))
+"""
+
+
+def test_a_forked_child_has_a_loop_of_its_own():
+    found = subprocess.run([sys.executable, "-c", FORKS], timeout=60, capture_output=True)
+    assert found.returncode == 0, found.stderr.decode()

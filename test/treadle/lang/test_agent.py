@@ -212,3 +212,52 @@ def test_an_agent_needs_whole_turns(parts, words, backend: FakeBackend):
 def test_a_budget_of_no_turns_is_refused():
     with pytest.raises(tr.ProgramError, match="at least 1, got 0"):
         tr.agent("a", max_turns=0)
+
+
+def cut(text: str, **meta: Any) -> Answer:
+    return Answer(text, meta={**META, "finish_reason": {"type": "length"}, **meta})
+
+
+def test_an_answer_that_the_budget_cuts_off_is_none(backend: FakeBackend):
+    state = solve(backend, cut("It is", completion_tokens=4), max_total_tokens=4)
+    assert isinstance(state.error(), tr.BudgetExceeded) and "4 tokens" in str(state.error())
+    assert state.messages()[-1]["content"] == "It is"
+    assert solve(backend, cut("It is"), max_tokens=2, max_total_tokens=9)["answer"] == "It is"
+
+
+def test_a_budget_of_tokens_needs_a_server_that_counts_them(backend: FakeBackend):
+    calls = calling(("add", '{"a": 1, "b": 2}'))
+    calls.meta["completion_tokens"] = None
+    state = solve(backend, calls, "3", max_total_tokens=9)
+    assert isinstance(state.error(), tr.Unsupported) and "fake: max_total" in str(state.error())
+
+
+def test_an_agent_of_a_run_with_several_outputs_is_refused(backend: FakeBackend):
+    parts = [tr.user("1 + 2?"), tr.agent("answer")]
+    state = tr.function(lambda s: s.append(parts)).run(n=2)
+    assert isinstance(state.error(), tr.ProgramError) and "n=2" in str(state.error())
+
+
+def test_the_form_of_an_answer_is_checked_before_a_turn_is_paid_for(backend: FakeBackend):
+    assert solve(backend, "3", "[3]", tools=(), answer=list[int])["answer"] == [3]
+    with pytest.raises(tr.ProgramError, match="has no JSON schema"):
+        tr.agent("a", answer=complex)
+
+
+def test_what_on_tool_says_without_a_text_is_a_failure(backend: FakeBackend):
+    call = calling(("add", '{"a": 1, "b": 1}'))
+    state = solve(backend, call, "done", on_tool=lambda call: 2**20000)
+    assert state["answer"] == "done" and results(state)[0].startswith("error: a int without")
+
+
+def test_a_dataclass_that_refuses_the_answer_is_told(backend: FakeBackend):
+    @dataclass
+    class Even:
+        value: int
+
+        def __post_init__(self) -> None:
+            if self.value % 2:
+                raise ValueError("odd")
+
+    state = solve(backend, "3", '{"value": 3}', tools=(), answer=Even)
+    assert isinstance(state.error(), tr.ProgramError) and "ValueError: odd" in str(state.error())

@@ -4,12 +4,13 @@ and ends is shown by the end-to-end tests, which run on it.
 
 from __future__ import annotations
 
+import socket
 import sys
 
 import pytest
 
 import treadle as tr
-from treadle.lang.engine import LOG_LINES, _Process, flag_words
+from treadle.lang.engine import LOG_LINES, _hold, _Process, flag_words
 
 
 def test_flags_are_spelled_as_on_the_command_line():
@@ -35,24 +36,46 @@ def child(code: str) -> list[str]:
 
 def test_a_start_is_bounded_however_much_the_server_says():
     chatters = "while True: print('loading', file=sys.stderr, flush=True); time.sleep(0.01)"
-    with pytest.raises(tr.EngineFailed, match="did not start in 0.3 s"):
-        _Process(child(chatters), 0.3)
+    with _hold(0) as held, pytest.raises(tr.EngineFailed, match="did not start in 0.3 s"):
+        _Process(child(chatters), held.getsockname()[1], 0.3)
 
 
-def test_of_a_serving_server_only_the_last_lines_are_kept():
-    serves = (
-        "print('listening host=h port=7\\nserving start_s=1', file=sys.stderr, flush=True)\n"
-        "sys.stdin.read(1)\n"
-        "for i in range(1000): print('line', i, file=sys.stderr)"
-    )
-    server = _Process(child(serves), 60)
-    assert server._popen.stdin is not None
+SERVES = """
+import http.server
+
+class Ready(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/ready" else 404)
+        self.end_headers()
+
+    def log_message(self, *words):
+        pass
+
+server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Ready)
+server.handle_request()
+sys.stdin.read(1)
+for i in range(1000): print("line", i, file=sys.stderr)
+"""
+
+
+def test_a_server_is_asked_whether_it_serves_and_its_last_lines_are_kept():
+    """Its log may be silent."""
+    with _hold(0) as held:
+        port = held.getsockname()[1]
+        server = _Process([*child(SERVES), str(port)], port, 60)
+    assert server._popen.stdin is not None and not server._log
     server._popen.stdin.close()  # goes on to the lines, and ends
     server._popen.wait(10)
     server._reader.join(10)
-    assert server.port == 7 and server._lines.qsize() <= 1
     assert len(server._log) == LOG_LINES and server._log[-1] == "line 999\n"
     server.stop()
+
+
+def test_a_port_on_which_another_server_listens_is_told():
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(tr.EngineFailed, match=f"port {port}"):
+            tr.Engine("demo:v41-mini", port=port)
 
 
 def test_what_a_server_does_not_have_is_refused_by_name():

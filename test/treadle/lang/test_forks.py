@@ -140,3 +140,41 @@ def test_an_exception_in_the_block_cancels_the_branches(backend: FakeBackend):
 def test_what_does_not_work_is_told(act, error, words, backend: FakeBackend):
     state = tr.function(lambda s: act(s)).run()
     assert isinstance(state.error(), error) and words in str(state.error())
+
+
+def test_what_branches_have_only_inherited_is_not_gathered(backend: FakeBackend):
+    replies = iter(["old", "new", "y", "y"])
+    backend.reply = lambda request: next(replies)
+
+    @tr.function
+    def renews(s):
+        s += "a" + tr.gen("x")
+        forks = s.fork(2)
+        s += tr.gen("x")
+        s.sync()
+        forks += tr.gen("y")
+        forks.join()
+        return s["x"], s["y"]
+
+    assert renews.run().ret_value == ("new", ["y", "y"])
+
+
+def test_what_a_branch_of_a_branch_was_given_is_gathered(backend: FakeBackend):
+    @tr.function
+    def deep(s):
+        s += "a"
+        child = s.copy()
+        child.set_var("x", 1)
+        s.gather([child.copy()])
+        return s["x"]
+
+    assert deep.run().ret_value == [1]
+
+
+def test_a_branch_that_gathers_itself_is_told(backend: FakeBackend):
+    @tr.function
+    def itself(s):
+        forks = s.fork(2)
+        forks[0].gather(forks)
+
+    assert "cannot gather itself" in str(itself.run().error())

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 import treadle as tr
 from test.treadle.client.http_server import Asked, HttpServer, events, sse
@@ -140,3 +141,15 @@ def test_a_chat_model_takes_no_texts(server: HttpServer):
     endpoint = tr.OpenAI("m", True, base_url=server.url + "/v1", api_key="k")
     state = tr.function(lambda s: s.append("a" + tr.gen("x"))).run(backend=endpoint)
     assert "text without roles" in str(state.error())
+
+
+@pytest.mark.parametrize("found", ["<html>", "null", "{}", '{"choices": []}'])
+def test_an_answer_of_another_form_is_broken(found: str):
+    async def odd(asked: Asked) -> web.StreamResponse:
+        return web.Response(text=found)
+
+    parts = [["1" + tr.gen("a")], [tr.user("1"), tr.assistant(tr.gen("a"))]]
+    with HttpServer(odd) as server, tr.OpenAI("m", base_url=server.url, api_key="k") as endpoint:
+        for each in parts:
+            state = tr.function(lambda s, each: s.append(each)).run(each, backend=endpoint)
+            assert isinstance(state.error(), tr.BrokenAnswer), state.error()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+import treadle as tr
 from treadle.lang.ir import Logprobs
 from treadle.lang.options import read_options, stop_strings
 from treadle.lang.trace import Trace
@@ -33,3 +36,9 @@ def test_a_trace_may_be_given_by_its_file(tmp_path):
 def test_stop_strings_are_a_list_or_one():
     assert stop_strings(("a", "b")) == ["a", "b"] and stop_strings([]) is None
     assert stop_strings("a") == "a" and stop_strings(None) is None
+
+
+@pytest.mark.parametrize("session_id", ["", "a\nb", "\u00e9", " a", 7])
+def test_a_session_is_named_by_what_a_header_can_hold(session_id):
+    with pytest.raises(tr.ProgramError, match="session_id must be"):
+        read_options({"session_id": session_id}, frozenset())

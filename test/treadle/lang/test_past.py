@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import treadle as tr
+from test.treadle.lang.fake_backend import FakeBackend
 from treadle.lang.backend import Answer, AnswerRequest, ScoreRequest, Scores
 from treadle.lang.past import Past
 from treadle.lang.prompt import TextPrompt
@@ -38,3 +40,10 @@ def test_what_did_not_end_is_asked_again():
     past = Past([entry(request("a"), None), entry(ScoreRequest((), ()), Scores(()), "select")])
     assert past.answers(request("a")) is None
     assert past.scores(ScoreRequest((), ())) == Scores(())
+
+
+def test_recalled_answers_are_told_to_who_watches(backend: FakeBackend):
+    program = tr.function(lambda s: s.append("a" + tr.gen("x")))
+    first = program.run()
+    again = program.run(resume=first.trace(), stream=True)
+    assert list(again.text_iter("x")) == ["42"] and len(backend.asked) == 1

@@ -130,3 +130,17 @@ def test_functions_that_are_no_programs_are_refused():
 def test_a_run_without_a_backend_says_how_to_get_one():
     with pytest.raises(tr.ProgramError, match="set_default_backend"):
         plain.run("a")
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_a_coroutine_that_exits_ends_its_caller_and_not_the_loop(kind, backend: FakeBackend):
+    @tr.function
+    async def leaves(s):
+        s += "a" + tr.gen("x")
+        raise kind(3)
+
+    with pytest.raises(kind):
+        leaves.run()
+    with pytest.raises(kind):
+        leaves.run_batch([{}, {}])
+    assert coroutine.run("a").ret_value[0] == "42"

@@ -184,3 +184,27 @@ def test_a_server_that_keeps_nothing_for_sessions_is_not_asked_again(server: Htt
     for _ in range(2):
         run("a", tr.gen("x")).close()
     assert [a.path for a in server.asked].count("/release_session") == 1  # 404: no such route
+
+
+@pytest.mark.parametrize("found", ["<html>", "null", "{}", "[]", "[1]"])
+@pytest.mark.parametrize("is_streaming", [False, True])
+def test_an_answer_of_another_form_is_broken(found: str, is_streaming: bool):
+    async def odd(asked: Asked) -> web.StreamResponse:
+        if is_streaming and asked.path != "/tokenize":
+            return await sse(asked, f"data: {found}\n\n", "data: [DONE]\n\n")
+        return web.Response(text=found)
+
+    parts: list[Any] = [
+        ["1" + tr.gen("a")], [tr.user("1"), tr.assistant(tr.gen("a"))],
+        ["1" + tr.select("a", ["b", "c"])],
+    ]  # fmt: skip
+    with HttpServer(odd) as server, tr.RuntimeEndpoint(server.url) as endpoint:
+        for each in parts:
+            program = tr.function(lambda s, each: s.append(each))
+            state = program.run(each, backend=endpoint, stream=is_streaming)
+            assert isinstance(state.error(), tr.BrokenAnswer), state.error()
+
+
+def test_a_url_without_a_scheme_is_told():
+    with pytest.raises(tr.ProgramError, match="http:// or https://, got '127.0.0.1:30000'"):
+        tr.RuntimeEndpoint("127.0.0.1:30000")

@@ -187,3 +187,102 @@ async def test_keep_warm_touches_the_prefix_while_nothing_is_asked(backend: Fake
 def test_set_var_needs_no_server():
     state = tr.function(lambda s: s.set_var("x", [1])).run(backend=FakeBackend())
     assert state["x"] == [1] and state.get_meta_info("x") is None
+
+
+def test_a_program_may_watch_a_variable_of_its_own(backend: FakeBackend):
+    """Its branch goes on, so only the variable's end can end the pieces."""
+
+    @tr.function
+    def watches(s):
+        s += "1" + tr.gen("x") + "2" + tr.gen("y")
+        return list(s.text_iter("x"))
+
+    state = watches.run(stream=True)
+    state.sync()
+    assert list(state.text_iter("y")) == ["4", "2"]
+    list(state.events())
+    assert state.ret_value == ["4", "2"]
+
+
+async def test_a_coroutine_may_watch_a_variable_of_its_own(backend: FakeBackend):
+    @tr.function
+    async def watches(s):
+        s += "1" + tr.gen("x")
+        return [piece async for piece in s.text_async_iter("x")]
+
+    state = await watches.arun(stream=True)
+    assert [event async for event in state.aevents()]
+    assert state.task is not None
+    await state.task
+    assert state.ret_value == ["4", "2"]
+
+
+@pytest.mark.parametrize("watch", [lambda s: s.text_iter(), lambda s: s.events()])
+def test_a_program_that_waits_for_its_own_end_is_told(watch: Any, backend: FakeBackend):
+    state = tr.function(lambda s: list(watch(s.append("1" + tr.gen("x"))))).run(stream=True)
+    list(state.events())
+    with pytest.raises(tr.ProgramError, match="its own end"):
+        list(state.text_iter())
+
+
+def test_watching_a_name_that_nothing_sets_is_a_key_error(backend: FakeBackend):
+    state = tr.function(lambda s: s.append("1" + tr.gen("x"))).run(stream=True)
+    with pytest.raises(KeyError, match="no variable 'y'"):
+        list(state.text_iter("y"))
+
+
+def test_who_watches_a_branch_sees_its_end_when_it_is_cancelled(backend: FakeBackend):
+    backend.reply = lambda request: asyncio.Event().wait()
+
+    @tr.function
+    def cancels(s):
+        s += "a"
+        forks = s.fork(2)
+        forks += tr.gen("x")
+        forks.cancel()
+        return [list(fork.events()) for fork in forks]
+
+    state = cancels.run(stream=True)
+    list(state.events())
+    state.sync()
+    assert [len(seen) for seen in state.ret_value] == [0, 0]
+
+
+def test_branches_end_with_a_program_that_fails(backend: FakeBackend):
+    copies: list[tr.State] = []
+
+    @tr.function
+    def fails(s):
+        s += "a"
+        copies.append(s.copy())
+        raise ZeroDivisionError
+
+    list(fails.run(stream=True).events())
+    assert list(copies[0].events()) == []
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_warmth_needs_a_time(seconds: float, backend: FakeBackend):
+    state = tr.function(lambda s: s.keep_warm(seconds)).run()
+    assert isinstance(state.error(), tr.ProgramError) and "more than 0" in str(state.error())
+
+
+def test_a_copy_is_kept_warm_no_longer_than_the_program(backend: FakeBackend):
+    @tr.function
+    def copies(s):
+        s += "a"
+        other = s.copy()
+        other.keep_warm(0.001)
+        other.sync()
+        return other
+
+    copy = copies.run().ret_value
+    background().wait(asyncio.sleep(0.01))
+    seen = len(backend.commits)
+    background().wait(asyncio.sleep(0.02))
+    assert len(backend.commits) == seen and copy.error() is None
+
+
+def test_a_name_that_one_expression_sets_twice_is_refused(backend: FakeBackend):
+    state = tr.function(lambda s: s.append(["a", tr.gen("x"), "b", tr.gen("x")])).run()
+    assert isinstance(state.error(), tr.ProgramError) and "'x' twice" in str(state.error())

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import pytest
 
 import treadle as tr
+from treadle.client.background import LoopThread, background
 from treadle.lang import tools
 from treadle.lang.threads import Slots
-from treadle.lang.tools import ToolCall, Tools, as_content, read_docstring
+from treadle.lang.tools import ToolCall, ToolResult, Tools, as_content, read_docstring
 
 
 def convert(value: float, unit: Literal["kg", "lb"] = "kg", *, exact: bool = False) -> str:
@@ -214,3 +216,82 @@ def test_arguments_that_are_no_object_do_not_go_back_as_they_are():
         '{"unparsed": "{\\"a\\": 1"}'
     )
     assert call("f", "").message_part()["function"]["arguments"] == "{}"
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Half:
+    def __str__(self) -> str:
+        return "\ud800"
+
+
+def nested(depth: int) -> Any:
+    value: Any = 0
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value", [2**20000, nested(100_000), Half(), "\ud800"], ids=["big", "deep", "odd", "half"]
+)
+async def test_a_value_without_a_text_is_a_failure(value: Any):
+    result = await run(lambda: value, name="odd")
+    assert result.error == "exception" and "without a text" in result.content
+    result.content.encode()
+
+
+async def fails(error: BaseException) -> str:
+    raise error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(3), asyncio.CancelledError(), Mute(), ValueError("\ud800"), KeyboardInterrupt()],
+    ids=["exit", "cancelled", "mute", "half", "interrupt"],
+)
+@pytest.mark.parametrize("has_home", [False, True])
+def test_nothing_that_a_coroutine_raises_is_lost(error: BaseException, has_home: bool):
+    async def breaks() -> str:
+        return await fails(error)
+
+    async def asked() -> ToolResult:
+        return await Tools([breaks]).run(call("breaks", "{}"), other.loop if has_home else None)
+
+    other = LoopThread()
+    result = background().wait(asked())
+    other.stop()
+    assert result.error == "exception"
+    result.content.encode()
+
+
+@dataclass
+class Positive:
+    value: float
+
+    def __post_init__(self) -> None:
+        if self.value <= 0:
+            raise ValueError("must be above 0")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("-1", "ValueError: must be above 0"),
+        ("1" + "0" * 4000, "too large for a number"),
+        ("1" + "0" * 5000, "not valid JSON"),
+        ("[" * 100_000 + "]" * 100_000, "not valid JSON"),
+    ],
+    ids=["refused", "large", "long", "deep"],
+)
+async def test_arguments_that_nobody_can_read_are_told(value: str, words: str):
+    def weigh(at: Positive) -> str:
+        return "heavy"
+
+    text = f'{{"at": {{"value": {value}}}}}'
+    result = await run(weigh, text)
+    assert result.error == "arguments" and words in result.content
+    call("weigh", text).message_part()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,3 +98,33 @@ def test_a_resumed_run_asks_only_what_was_not_answered(backend: FakeBackend, tmp
     assert len(backend.asked) == 4 and len(backend.scored) == 1
     recalled = [entry.is_recalled for entry in resumed.trace().entries]
     assert recalled == [True, True, True, True, False]
+
+
+class Mute:
+    def __repr__(self) -> str:
+        raise RuntimeError("no words")
+
+    __str__ = __repr__
+
+
+def test_any_value_of_a_variable_can_be_saved(backend: FakeBackend, tmp_path: Path):
+    state = tr.function(lambda s: s.append("a" + tr.gen("x"))).run()
+    odd: dict[str, Any] = {"big": 2**100, "half": "\ud800", "mute": Mute(), "\ud800": 1, "loop": []}
+    odd["loop"].append(odd["loop"])
+    for name, value in odd.items():
+        state.set_var(name, value)
+    found = tr.Trace.load(state.save_trace(tmp_path / "trace.json")).values
+    assert found["big"] == str(2**100) and found["half"] == "\\ud800" and found["x"] == "42"
+    assert found["mute"] == "a Mute" and found["loop"] == "[[...]]"
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "null", '{"format": "treadle-trace-1", "entries": [{"asked": []}], "messages": []}',
+     '{"format": "treadle-trace-1", "entries": null, "messages": []}', '"\\ud800"'],
+)  # fmt: skip
+def test_a_file_of_another_form_is_told(content: str, tmp_path: Path):
+    path = tmp_path / "trace.json"
+    path.write_text(content)
+    with pytest.raises(tr.ProgramError, match="is no trace"):
+        tr.Trace.load(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import treadle as tr
 from test.treadle.lang.fake_backend import FakeBackend
@@ -56,3 +57,12 @@ async def test_a_branch_waits_for_the_parent_it_was_forked_from(backend: FakeBac
     assert len(other.asked) == 1
     gate.set()
     assert len((await task).entries) == len(trace.entries)
+
+
+async def test_entries_that_took_no_time_do_not_wait_for_themselves(backend: FakeBackend):
+    scripted(backend)
+    trace = (await asyncio.to_thread(everything.run)).trace()
+    instant = [replace(entry, start_s=1.0, end_s=1.0) for entry in trace.entries]
+    trace = replace(trace, entries=tuple(instant))
+    again = await asyncio.wait_for(replay(trace, scripted(FakeBackend())), 10)
+    assert len(again.entries) == len(trace.entries)

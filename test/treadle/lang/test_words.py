@@ -66,3 +66,9 @@ def test_arguments_that_do_not_fit_are_refused(make, words):
 def test_reasoning_has_a_name_of_its_own():
     expr = tr.separate_reasoning(tr.gen("x"))
     assert list(expr.names()) == ["x", "x_reasoning_content"]
+
+
+@pytest.mark.parametrize("choices", ["yes", [1, 2]])
+def test_choices_are_a_list_of_texts(choices):
+    with pytest.raises(tr.ProgramError, match="list of strings"):
+        tr.select("a", choices)
