@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -49,10 +50,13 @@ def _run(part: str) -> bool:
     began = time.monotonic()
     environ = {**os.environ, "TREADLE_KERNELS": "triton"}
     command = [sys.executable, "-m", "benchmark.gpu.part", part]
+    # a group of its own, so that nothing of a part is left beside the next one's times
+    process = subprocess.Popen(command, cwd=ROOT, env=environ, start_new_session=True)
     try:
-        status = subprocess.run(command, cwd=ROOT, env=environ, timeout=LIMIT_S).returncode
+        status = process.wait(LIMIT_S)
     except subprocess.TimeoutExpired:
-        status = -1
+        os.killpg(process.pid, signal.SIGKILL)
+        status = process.wait()
     print(f"{part}: {'failed' if status else 'ok'} after {time.monotonic() - began:.0f} s")
     return status != 0
 
