@@ -10,6 +10,7 @@ import pytest
 from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
 
 from test.e2e.conftest import StartServer
+from test.e2e.server import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -42,10 +43,13 @@ def check(call: Any) -> None:
         assert (call.function.name, arguments) == ("now", {})
 
 
+@pytest.fixture(scope="module", params=["demo:smollm2-135m", "demo:gemma3-270m"])
+def server(serve_module: StartServer, request: pytest.FixtureRequest) -> Server:
+    return serve_module(request.param, "--kv-cache-memory", "256M")
+
+
 @pytest.mark.parametrize("choice", ["required", NAMED], ids=["required", "named"])
-@pytest.mark.parametrize("model", ["demo:smollm2-135m", "demo:gemma3-270m"])
-def test_forced_calls_hold_their_schema(serve: StartServer, model: str, choice: Any):
-    server = serve(model, "--kv-cache-memory", "256M")
+def test_forced_calls_hold_their_schema(server: Server, choice: Any):
     body: dict[str, Any] = {
         "model": "x", "messages": ASK, "tools": TOOLS, "tool_choice": choice, "temperature": 0,
         "parallel_tool_calls": False, "max_tokens": 150,
