@@ -94,7 +94,7 @@ REFUSED = (
     _refused("--hicache-size", "a host cache tier", INT),
     _refused("--hicache-write-policy", "a host cache tier"),
     _refused("--hicache-storage-backend", "a storage cache tier"),
-    _refused("--enable-deterministic-inference", "such a mode on a GPU; on the CPU it is always on", SWITCH),
+    _refused("--enable-deterministic-inference", "it on a GPU (a CPU always is)", SWITCH),
     _refused("--base-gpu-id", "a choice of GPUs; use CUDA_VISIBLE_DEVICES", INT, harmless="0"),
     _refused("--attn-dp-size", "attention data parallelism", INT, harmless="1"),
     _refused("--enable-dp-attention", "attention data parallelism", SWITCH),
