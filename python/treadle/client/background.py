@@ -89,6 +89,8 @@ class LoopThread:
     def let_go(self) -> None:
         """In a forked child, which has the loop without its thread. The child may write nothing to
         the selector: the kernel shares it with the parent, whose connections would fall silent."""
+        if self.loop.is_closed():
+            return
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, self._selector.fileno(), inheritable=False)
         os.close(nothing)

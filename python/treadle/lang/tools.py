@@ -154,7 +154,7 @@ def tool(
     required = [p.name for p in parameters if p.default is inspect.Parameter.empty]
     try:
         schema = object_schema(own, required)
-    except SchemaError as error:
+    except (SchemaError, RecursionError) as error:  # the latter of a type that holds itself
         raise ProgramError(f"tool {label}: {error}") from None
     for parameter_name, words in by_parameter.items():
         if parameter_name in schema["properties"]:

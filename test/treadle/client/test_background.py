@@ -62,8 +62,11 @@ def test_stopping_closes_what_is_open_and_ends_what_runs():
 
 FORKS = """
 import asyncio, os
-from treadle.client.background import background
+from treadle.client.background import LoopThread, Once, background
 from treadle.client.client import Client
+
+stopped = Once(LoopThread)
+stopped.get().stop()
 
 async def open_one(client):
     return client._http()
@@ -83,4 +86,4 @@ background().wait(asyncio.sleep(0.01))
 
 def test_a_forked_child_has_a_loop_of_its_own():
     found = subprocess.run([sys.executable, "-c", FORKS], timeout=60, capture_output=True)
-    assert found.returncode == 0, found.stderr.decode()
+    assert (found.returncode, found.stderr.decode()) == (0, "")

@@ -295,3 +295,16 @@ async def test_arguments_that_nobody_can_read_are_told(value: str, words: str):
     result = await run(weigh, text)
     assert result.error == "arguments" and words in result.content
     call("weigh", text).message_part()
+
+
+@dataclass
+class Tree:
+    children: list[Tree]
+
+
+def test_a_type_that_holds_itself_is_refused():
+    def prune(tree: Tree) -> str:
+        return "pruned"
+
+    with pytest.raises(tr.ProgramError, match="tool prune"):
+        tr.tool(prune)
