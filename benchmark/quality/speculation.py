@@ -1,6 +1,6 @@
 """Greedy output and decode rate with drafts and without: the same prompts asked of two servers.
 
-    python -m benchmark.quality.speculation [--cases 100] [--threads 2] [--server-args "..."]
+    python -m benchmark.quality.speculation [--cases 100] [--every K] [--threads 2] [--server-args "..."]
         [--out speculation]
 
 Run from the root of the repository, on a machine that does nothing else. The prompts are those of
@@ -61,7 +61,7 @@ def main() -> None:
     args = _arguments()
     stop_servers_on_term()
     environment = Environment.read(PACKAGES)
-    cases = read_cases(args.evals, args.cases)
+    cases = read_cases(args.evals, args.cases)[:: args.every]
     with ExitStack() as stack:
         servers = {
             name: stack.enter_context(_server(args, flags)) for name, flags in VARIANTS.items()
@@ -77,6 +77,7 @@ def main() -> None:
             "model": describe_file(args.model),
             "evals": describe_file(args.evals),
             "cases": len(cases),
+            "every": args.every,
             "threads": args.threads,
             "variants": VARIANTS,
             "server_args": args.server_args,
@@ -92,6 +93,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--model", type=Path, default=MODEL)
     parser.add_argument("--evals", type=Path, default=EVALS)
     parser.add_argument("--cases", type=int, default=100, help="the first so many; 0: all")
+    parser.add_argument("--every", type=int, default=1, help="of these, each K-th")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--server-args", default="", help="further flags of both servers")
     parser.add_argument("--out", default="", help="name in benchmark/results, without .json")
