@@ -1,7 +1,7 @@
 """Greedy output and decode rate with drafts and without: the same prompts asked of two servers.
 
-    python -m benchmark.quality.speculation [--cases 100] [--every K] [--threads 2] [--server-args "..."]
-        [--out speculation]
+    python -m benchmark.quality.speculation [--cases 100] [--every K] [--threads 2]
+        [--server-args "..."] [--out speculation]
 
 Run from the root of the repository, on a machine that does nothing else. The prompts are those of
 the agent cases. Each is asked twice of both servers: cold, and warm, when what came before its
