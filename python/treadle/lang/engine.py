@@ -130,7 +130,7 @@ class Engine(RuntimeEndpoint):
         raise Unsupported("open_session: a session is a name; run(..., session_id=...) gives it")
 
     def close_session(self, session_id: str) -> None:
-        """Nothing more will be asked in this session."""
+        """Nothing more is asked under this session id; a hint."""
         background().wait(self.close_sessions([Session(session_id)]))
 
 
