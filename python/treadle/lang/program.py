@@ -166,8 +166,8 @@ class Program:
     def _in_thread(self, state: State, body: Callable[[], Any], *, keeps: bool) -> None:
         """`keeps`: errors of the program's own are values too, instead of raised."""
         try:
-            with state.playing():
-                state.ret_value = body()
+            with state.playing() as returns:
+                returns(body())
             state.end()
             state.sync()
         except ClientError as error:
@@ -182,8 +182,8 @@ class Program:
 
     async def _on_loop(self, state: State, body: Callable[[], Any], *, keeps: bool) -> None:
         try:
-            with state.playing():
-                state.ret_value = await body()
+            with state.playing() as returns:
+                returns(await body())
             state.end()
             await state.settle()
         except ClientError as error:

@@ -9,12 +9,14 @@ import asyncio
 import contextlib
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .asker import Asker
 from .backend import Backend
+from .cells import wait
 from .ir import Logprobs
 from .past import Past
 from .prompt import Prompt
@@ -50,15 +52,34 @@ class Run:
     program: str = ""
     session_id: str = field(default_factory=lambda: uuid.uuid4().hex)
     _body: threading.Thread | asyncio.Task[Any] | None = None
+    _returned: Future[Any] = field(default_factory=Future)
 
     @contextlib.contextmanager
-    def playing(self) -> Iterator[None]:
-        """Around the program's function, in the thread or task that it runs in."""
+    def playing(self) -> Iterator[Callable[[Any], None]]:
+        """Around the program's function, in the thread or task that it runs in; what it gives
+        takes the value that the function returned."""
         self._body = _here()
         try:
-            yield
+            yield self._return
         finally:
             self._body = None
+            self._return(None)  # unless it returned something
+
+    def _return(self, value: Any) -> None:
+        with contextlib.suppress(InvalidStateError):
+            self._returned.set_result(value)
+
+    def returned(self) -> Any:
+        """What the program's function returned: waits for it, except in the function itself."""
+        if self.is_in_body():
+            return None
+        wait(self._returned, self.body_loop, "await s.task")
+        return self._returned.result()
+
+    def cancel(self) -> None:
+        """A function that has not begun returns nothing."""
+        if self._body is None:
+            self._return(None)
 
     def is_in_body(self) -> bool:
         """Whether this is the program's function that asks."""

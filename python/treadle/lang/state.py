@@ -53,7 +53,6 @@ class State:
         self._inherited = dict(inherited or {})  # as they were at the fork
         self._cells = dict(self._inherited)
         self._origin = origin
-        self.ret_value: Any = None
         self.task: asyncio.Future[None] | None = None  # of a program that streams on its loop
         self._body_error: Exception | None = None
 
@@ -176,6 +175,11 @@ class State:
         """As `sync`, for programs that are coroutines."""
         await settled(self._branch.idle())
         return self
+
+    @property
+    def ret_value(self) -> Any:
+        """What the program's function returned, once it has; None after an error, and of a fork."""
+        return self._run.returned() if self._origin is None else None
 
     def text(self) -> str:
         """All that was appended and generated. Of a chat each turn begins with its role; for what
@@ -327,13 +331,14 @@ class State:
         """Ends what runs, on the server too; what waits fails with Cancelled. Forks are cancelled
         with it."""
         self._branch.cancel()
+        self._run.cancel()
 
     def end(self) -> None:
         """The program has written all it will write: watchers see the end once it has run."""
         self._branch.end()
 
-    def playing(self) -> contextlib.AbstractContextManager[None]:
-        """Around the program's function."""
+    def playing(self) -> contextlib.AbstractContextManager[Callable[[Any], None]]:
+        """Around the program's function: see `Run.playing`."""
         return self._run.playing()
 
     def be_plain(self) -> None:

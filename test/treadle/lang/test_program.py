@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -62,6 +63,41 @@ async def test_a_coroutine_runs_on_the_loop_of_its_caller(backend: FakeBackend):
     assert (await coroutine.arun("a")).ret_value == ("42", here)
     state = await plain.arun("a")
     assert state.ret_value[0] == "42" and state.ret_value[1] != threading.current_thread().name
+
+
+def test_what_a_function_returns_is_waited_for(backend: FakeBackend):
+    """A run that streams goes on when its caller has seen all that it watches."""
+    goes_on = threading.Event()
+
+    @tr.function
+    def lingers(s):
+        s += "a" + tr.gen("x")
+        goes_on.wait()
+        return s.ret_value, "end"
+
+    with ThreadPoolExecutor(1) as pool:
+        state = lingers.run(stream=True)
+        assert "".join(state.text_iter("x")) == "42"
+        returned = pool.submit(lambda: state.sync().ret_value)
+        with pytest.raises(TimeoutError):
+            returned.result(timeout=0.05)
+        goes_on.set()
+        assert returned.result() == (None, "end")
+
+
+async def test_a_loop_is_not_blocked_for_what_its_function_returns(backend: FakeBackend):
+    state = await coroutine.arun("a", stream=True)
+    with pytest.raises(tr.ProgramError, match="await s.task"):
+        _ = state.ret_value
+    assert state.task is not None
+    await state.task
+    assert state.ret_value[0] == "42"
+
+
+async def test_a_run_that_was_cancelled_before_it_began_returns_nothing(backend: FakeBackend):
+    state = await coroutine.arun("a", stream=True)
+    state.cancel()
+    assert state.ret_value is None
 
 
 def test_a_coroutine_may_be_run_without_a_loop(backend: FakeBackend):
