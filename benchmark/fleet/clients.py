@@ -11,9 +11,8 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from treadle.bench.traces import Session, Speller, Turn
 from treadle.router.keys import hash_key
-
-from .traces import Session, Speller, Turn
 
 
 @dataclass(frozen=True, slots=True)

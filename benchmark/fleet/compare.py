@@ -24,9 +24,10 @@ from typing import Any
 import orjson
 from benchmark.environment import Environment, describe_file, write_result
 from benchmark.serving.client import exchange
-from benchmark.serving.report import Spread
 from benchmark.serving.servers import START_S, Server, stop_servers_on_term, treadle_spec
 
+from treadle.bench.spread import Spread
+from treadle.bench.traces import Session, read_agents
 from treadle.router.policies import PolicyRules
 from treadle.srt.cache.layout import ring_rows
 from treadle.srt.cache.manager import CacheFacts
@@ -41,7 +42,6 @@ from .live import Heard, Player
 from .replica import Shape
 from .simulation import Plan, Simulation
 from .tally import Figures
-from .traces import Session, read_agents
 
 ALONE = "one replica"
 NUM_SEEDS = 20

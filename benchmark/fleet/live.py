@@ -16,9 +16,10 @@ import aiohttp
 import numpy as np
 import orjson
 
+from treadle.bench.traces import Speller, Turn
+
 from .clients import Clients
 from .costs import Costs
-from .traces import Speller, Turn
 
 FIRST_ID = 64  # below are ids that a tokenizer may give a meaning
 TIMEOUT_S = 600.0

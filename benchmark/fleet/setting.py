@@ -15,6 +15,7 @@ from pathlib import Path
 
 import orjson
 
+from treadle.bench.traces import Session, read_agents, read_chats, whole
 from treadle.router.policies import PolicyRules
 from treadle.srt.cache.manager import CacheFacts
 from treadle.srt.cache.replay import ReplayRule, ReplayShape
@@ -25,7 +26,6 @@ from .costs import Costs, fitted
 from .replica import Shape
 from .simulation import Plan, Simulation
 from .tally import Figures
-from .traces import Session, read_agents, read_chats, whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from treadle.bench.traces import Turn
+
 from .replica import Job
-from .traces import Turn
 
 QUANTILES = (50, 90, 99)
 

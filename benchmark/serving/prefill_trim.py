@@ -20,9 +20,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmark.environment import ROOT, Environment, describe_file, write_result
-from benchmark.serving.report import Spread
 from benchmark.serving.servers import Server, stop_servers_on_term, treadle_spec
 
+from treadle.bench.spread import Spread
 from treadle.srt.checkpoint import load_model_config
 
 PACKAGES = ("torch", "numpy")

@@ -32,9 +32,9 @@ from statistics import quantiles
 
 import psutil
 from benchmark.environment import ROOT, Environment, write_result
-from benchmark.serving.report import Spread
 
 import treadle as tr
+from treadle.bench.spread import Spread
 
 PACKAGES = ("aiohttp", "orjson")
 GENERATIONS = 3

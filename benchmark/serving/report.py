@@ -7,9 +7,10 @@ better median stands for it, step by step.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from treadle.bench.spread import Spread
 
 LOWER_IS_BETTER = frozenset({"ttft_s", "mean_ttft_s", "rows", "rss_mib", "pss_mib"})
 NOT_SHOWN = frozenset({"prompt_tokens", "cached_tokens"})
@@ -24,19 +25,6 @@ class Sample:
     server: str
     round: int
     values: dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    median: float
-    low: float
-    high: float
-    count: int
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
-        median, low, high = statistics.median(values), min(values), max(values)
-        return cls(round(median, 4), round(low, 4), round(high, 4), len(values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +86,4 @@ def _table(lines: Sequence[Line], section: str, metric: str) -> str:
 
 
 def _cell(spread: Spread | None) -> str:
-    if spread is None:
-        return ""
-    if spread.low == spread.high:
-        return f"{spread.median:.4g}"
-    return f"{spread.median:.4g} ({spread.low:.4g} - {spread.high:.4g})"
+    return "" if spread is None else str(spread)

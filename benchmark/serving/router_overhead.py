@@ -32,7 +32,8 @@ from pathlib import Path
 import psutil
 import uvloop
 from benchmark.environment import ROOT, Environment, write_result
-from benchmark.serving.report import Spread
+
+from treadle.bench.spread import Spread
 
 PACKAGES = ("uvicorn", "uvloop", "httptools", "starlette", "aiohttp", "orjson")
 PROMPT = '"prompt": "' + "word " * 180 + '"'  # about 1 KB

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 from benchmark.environment import Environment, write_result
 from benchmark.serving.api_process import ApiProcess, Streams
-from benchmark.serving.report import Spread
 
+from treadle.bench.spread import Spread
 from treadle.srt.checkpoint import resolve_path
 from treadle.srt.messages import Finish, RequestId, RequestOutput, TokenOutput, Usage
 from treadle.srt.tokenizer.encode import Tokenizer

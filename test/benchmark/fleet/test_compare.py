@@ -7,8 +7,8 @@ from pathlib import Path
 
 from benchmark.fleet.compare import shape_of, simulated_cell
 from benchmark.fleet.costs import Costs
-from benchmark.serving.report import Spread
 
+from treadle.bench.spread import Spread
 from treadle.srt.checkpoint import load_model_config
 from treadle.srt.config import CacheSection
 

@@ -11,7 +11,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from benchmark.fleet.clients import Clients, Pace
 from benchmark.fleet.live import FIRST_ID, Heard, Player, drawn_ids
-from benchmark.fleet.traces import Speller, read_agents
+
+from treadle.bench.traces import Speller, read_agents
 
 VOCAB = 500
 REQUESTS = [

@@ -12,9 +12,9 @@ from benchmark.fleet.rows import Row, table
 from benchmark.fleet.setting import Setting
 from benchmark.fleet.simulation import Plan, Simulation
 from benchmark.fleet.tally import Figures
-from benchmark.fleet.traces import Session, read_agents
 
 from test.benchmark.fleet.test_replica import shape_of
+from treadle.bench.traces import Session, read_agents
 from treadle.router.policies import PolicyRules
 
 TURNS = 8

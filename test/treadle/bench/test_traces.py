@@ -6,7 +6,8 @@ from pathlib import Path
 
 import orjson
 import pytest
-from benchmark.fleet.traces import Session, Speller, Turn, read_agents, read_chats
+
+from treadle.bench.traces import Session, Speller, Turn, read_agents, read_chats
 
 # t_s, input, output, parent, shared blocks, type, stop
 REQUESTS = [

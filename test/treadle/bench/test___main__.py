@@ -1,0 +1,29 @@
+"""Commands are found by name, and need no more than they use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from treadle.bench.__main__ import COMMANDS, main
+
+
+def test_unknown_commands_are_told_what_there_is(capsys: pytest.CaptureFixture[str]):
+    assert main(["sailing"]) == 2 and main([]) == 2
+    assert all(name in capsys.readouterr().err for name in COMMANDS)
+    assert main(["--help"]) == 0 and "serving" in capsys.readouterr().out
+
+
+def test_flags_are_passed_on(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as end:
+        main(["serving", "--help"])
+    assert end.value.code == 0 and "--request-rate" in capsys.readouterr().out
+
+
+def test_loading_a_server_imports_no_torch_and_no_plots():
+    code = (
+        "import sys, treadle.bench.serving; assert not {'torch', 'matplotlib'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
