@@ -289,18 +289,16 @@ class CacheManager:
         }
 
     def gauges(self) -> dict[str, float]:
-        """Read from state when asked. O(nodes)."""
-        nodes = list(self.tree.nodes())
-        resident = sum(len(node.pages) for node in nodes)
-        approximate = sum(len(node.pages) for node in nodes if node.approx)
+        """Read from state when asked."""
+        resident = self.tree.evictable_pages + self.tree.protected_pages
         return self.windows.gauges() | {
             "pages{state=free}": float(self.pages.num_free),
             "pages{state=evictable}": float(self.tree.evictable_pages),
             "pages{state=protected}": float(self.tree.protected_pages),
             "pages{state=private}": float(self.pages.num_taken - resident),
             "pages{state=quarantine}": float(self.pages.num_quarantined),
-            "tree_nodes": float(len(nodes)),
-            "tree_nonexact_ratio": approximate / resident if resident else 0.0,
+            "tree_nodes": float(self.tree.num_nodes),
+            "tree_nonexact_ratio": self.tree.approx_pages / resident if resident else 0.0,
         }
 
     def check(self) -> None:

@@ -10,7 +10,8 @@ its ancestors. Only unpinned leaves, or their tail pages, are evicted (T7, T21, 
 
 Invariants (T1-T4, T7), all counted by `check`: siblings differ in their first page; a node's pins
 are at least the sum of its children's; `evictable_pages` are those of unpinned nodes,
-`protected_pages` the rest; an entry in the eviction order for each unpinned leaf.
+`protected_pages` the rest, `approx_pages` those of nodes that are not exact; an entry in the
+eviction order for each unpinned leaf.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class RadixTree:
         self.num_nodes = 0
         self.evictable_pages = 0
         self.protected_pages = 0
+        self.approx_pages = 0
         self.evicted_leaf_pages = 0
         self.evicted_tail_pages = 0
         self._page_bytes = page_size * TOKEN_BYTES
@@ -116,6 +118,7 @@ class RadixTree:
             at += len(node.pages)
             if node.approx and not run.approx and not node.pins:
                 retired.extend(node.pages)
+                self.approx_pages -= len(node.pages)
                 node.pages = run.pages[first : at - run.start]
                 node.approx = 0
             else:
@@ -150,14 +153,15 @@ class RadixTree:
             if leaf is None:
                 break
             keep = len(leaf.pages) - (count - len(freed))
+            gone = leaf.pages[max(keep, 0) :]
+            freed.extend(gone)
+            self.approx_pages -= len(gone) if leaf.approx else 0
             if keep > 0:
-                self.evicted_tail_pages += len(leaf.pages) - keep
-                freed.extend(leaf.pages[keep:])
+                self.evicted_tail_pages += len(gone)
                 del leaf.pages[keep:]
                 leaf.key = leaf.key[: keep * self._page_bytes]
             else:
-                self.evicted_leaf_pages += len(leaf.pages)
-                freed.extend(leaf.pages)
+                self.evicted_leaf_pages += len(gone)
                 self._remove(leaf)
         self.evictable_pages -= len(freed)
         return freed
@@ -170,7 +174,7 @@ class RadixTree:
         self.generation += 1
         self._roots = {}
         self._order = EvictionOrder(self._policy)
-        self.num_nodes = self.evictable_pages = self.protected_pages = 0
+        self.num_nodes = self.evictable_pages = self.protected_pages = self.approx_pages = 0
         return pages
 
     def nodes(self) -> Iterator[RadixNode]:
@@ -186,7 +190,7 @@ class RadixTree:
 
     def check(self) -> None:
         """Raises: InvariantBroken naming the rule that does not hold (T1, T3, T4, T7, T21)."""
-        evictable = protected = count = 0
+        evictable = protected = approx = count = 0
         leaves: list[int] = []
         for node in [*self._roots.values(), *self.nodes()]:
             self._check_node(node)
@@ -195,6 +199,7 @@ class RadixTree:
             count += 1
             evictable += 0 if node.pins else len(node.pages)
             protected += len(node.pages) if node.pins else 0
+            approx += len(node.pages) if node.approx else 0
             if node.is_evictable:
                 leaves.append(node.id)
         if (evictable, protected) != (self.evictable_pages, self.protected_pages):
@@ -202,6 +207,8 @@ class RadixTree:
                 f"T4: counted {evictable} evictable and {protected} protected pages, "
                 f"booked {self.evictable_pages} and {self.protected_pages}"
             )
+        if approx != self.approx_pages:
+            raise InvariantBroken(f"counted {approx} pages not exact, booked {self.approx_pages}")
         if count != self.num_nodes:
             raise InvariantBroken(f"counted {count} nodes, booked {self.num_nodes}")
         if sorted(leaves) != sorted(node.id for node in self._order.valid()):
@@ -287,6 +294,7 @@ class RadixTree:
                 continue
             key = self._bytes(view, start, end)
             pages = run.pages[start - run.start : end - run.start]
+            self.approx_pages += len(pages) if run.approx else 0
             if node is pin.node and _is_own_leaf(node, run.approx, priority):
                 node.key += key
                 node.pages.extend(pages)
