@@ -5,6 +5,7 @@ raw little-endian int32 and float64 frames beside the JSON frame, because long l
 one thing that costs.
 
     tokenizer --GenerateRequest, AbortRequest, AbortAll, Flush, Profile, StatsRequest--> scheduler
+    tokenizer --SnapshotRequest--> scheduler          tokenizer <--Snapshot-- scheduler
     tokenizer --TokenBytes, once at start, unless grammars are off------------> scheduler
     tokenizer <--TokenOutput, Done, Stats------------------------------------- scheduler
     scheduler --StepPlan, Profile--> workers          scheduler <--StepResult, Done-- worker 0
@@ -22,6 +23,7 @@ from .arrays import ids
 from .lifecycle import Failed, Progress, Ready, Shutdown
 from .profiling import Profile
 from .scores import PromptScores, ScoredRows
+from .snapshot import Snapshot, SnapshotRequest
 from .token_masks import Grammar, TokenBytes, TokenMask
 
 SlotId = NewType("SlotId", int)
@@ -337,6 +339,8 @@ Message = (
     | Done
     | StatsRequest
     | Stats
+    | SnapshotRequest
+    | Snapshot
     | StepPlan
     | StepResult
     | TokenOutput
@@ -357,6 +361,8 @@ TAGS: dict[str, type[Message]] = {
     "done": Done,
     "stats_req": StatsRequest,
     "stats": Stats,
+    "snapshot_req": SnapshotRequest,
+    "snapshot": Snapshot,
     "plan": StepPlan,
     "result": StepResult,
     "out": TokenOutput,

@@ -139,14 +139,30 @@ class RequestMetrics:
         self, counters: Mapping[str, float], gauges: Mapping[str, float], facts: EngineFacts
     ) -> bytes:
         """Prometheus text of everything, with the scheduler's numbers as given."""
-        more_counters = derived_counters(counters, facts) if counters else {}
-        more_gauges = derived_gauges(counters, gauges, facts)
-        scrape = _Scrape(
-            {**self._common, **RANKS},
-            self._named({**_outside(counters), **more_counters}),
-            self._named({**_outside(gauges), **more_gauges}),
-        )
+        scrape = _Scrape({**self._common, **RANKS}, *self._numbers(counters, gauges, facts))
         return generate_latest(self.registry) + generate_latest(_registry_of(scrape))
+
+    def samples(
+        self, counters: Mapping[str, float], gauges: Mapping[str, float], facts: EngineFacts
+    ) -> dict[str, float]:
+        """The scheduler's numbers under the names that `render` gives them, such as
+        `treadle:evicted_pages_total{kind=leaf}`, without the labels that all have."""
+        found, more = self._numbers(counters, gauges, facts)
+        totals = {}
+        for key, value in found.items():
+            name, brace, labels = key.partition("{")
+            totals[name.removesuffix("_total") + "_total" + brace + labels] = value
+        return totals | more
+
+    def _numbers(
+        self, counters: Mapping[str, float], gauges: Mapping[str, float], facts: EngineFacts
+    ) -> tuple[dict[str, float], dict[str, float]]:
+        """(counters, gauges) under their outside names, with what follows from them."""
+        more = derived_counters(counters, facts) if counters else {}
+        return (
+            self._named({**_outside(counters), **more}),
+            self._named({**_outside(gauges), **derived_gauges(counters, gauges, facts)}),
+        )
 
     def _named(self, values: Mapping[str, float]) -> dict[str, float]:
         """With the prefix that was chosen for known names."""

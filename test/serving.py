@@ -49,6 +49,7 @@ from treadle.srt.net.ipc import Outbox
 from treadle.srt.net.wire import encode
 from treadle.srt.profiling import Profile, ProfileOptions
 from treadle.srt.scores import PromptScores
+from treadle.srt.snapshot import Snapshot, SnapshotRequest, TreeOutline
 from treadle.srt.tokenizer.chat import ChatTemplate
 from treadle.srt.tokenizer.encode import Tokenizer
 from treadle.srt.tokenizer.frontend import Frontend
@@ -97,6 +98,11 @@ def _byte_characters() -> list[str]:
     others = [b for b in range(256) if b not in printable]
     stand_in = {b: chr(b) for b in printable} | {b: chr(256 + i) for i, b in enumerate(others)}
     return [stand_in[b] for b in range(256)]
+
+
+def empty_snapshot() -> Snapshot:
+    columns = [array("i") for _ in range(7)]
+    return Snapshot(0, {}, {}, (), (), TreeOutline(16, 0, 0, *columns))
 
 
 Answer = Callable[["FakeEngine", GenerateRequest], None]
@@ -148,6 +154,7 @@ class FakeEngine:
     profiles: list[ProfileOptions | None] = field(default_factory=list)
     is_silent: bool = False  # answers no question and no abort
     stats: Stats = field(default_factory=lambda: Stats(0, {}, {}))
+    snapshot: Snapshot = field(default_factory=lambda: empty_snapshot())
     sent: list[Message] = field(default_factory=list)
     live: dict[str, GenerateRequest] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -174,6 +181,8 @@ class FakeEngine:
             self.put(Done(message.token, self.is_profilable, "there"))
         elif isinstance(message, StatsRequest):
             self.put(replace(self.stats, token=message.token))
+        elif isinstance(message, SnapshotRequest):
+            self.put(replace(self.snapshot, token=message.token))
 
     async def recv(self) -> Message:
         return await self.inbox.get()

@@ -50,6 +50,7 @@ WITHOUT_MIRROR = {
     "srt/worker/engine.py", "srt/worker/dense_engine.py",  # through test_runner
     "srt/arrays.py",  # values
     "srt/messages.py", "srt/lifecycle.py", "srt/scores.py", "srt/token_masks.py",  # values
+    "srt/snapshot.py",  # values, through procs/test_step_loop
     "srt/config.py",  # values
     "srt/errors.py",
     "srt/api/endpoint.py",

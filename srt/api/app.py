@@ -20,6 +20,7 @@ from . import endpoint_table as table
 from .admin import ControlRoutes, HealthRoutes
 from .anthropic import MessagesRoute
 from .bodies import JsonResponse, error_response
+from .dashboard import DashboardRoutes
 from .docs import DocRoutes
 from .edge import Edge, Guarded, Handler, Keys
 from .endpoint import Endpoint
@@ -100,7 +101,7 @@ def _generating(service: Service) -> list[Row]:
 
 def _describing(service: Service, launch_command: str) -> list[Row]:
     info, text = InfoRoutes(service, launch_command), TextRoutes(service)
-    parsing = ParsingRoutes(service)
+    parsing, dashboard = ParsingRoutes(service), DashboardRoutes(service)
     return [
         (table.ROOT, info.root),
         (table.VERSION, info.version),
@@ -110,6 +111,8 @@ def _describing(service: Service, launch_command: str) -> list[Row]:
         (table.MODEL_INFO, info.model_info),
         (table.SERVER_INFO, info.server_info),
         (table.METRICS, info.metrics),
+        (table.DASHBOARD, dashboard.page),
+        (table.DASHBOARD_DATA, dashboard.data),
         (table.TOKENIZE, text.tokenize),
         (table.DETOKENIZE, text.detokenize),
         (table.PARSE_CALLS, parsing.calls),

@@ -24,7 +24,8 @@ from .request_log import LogStyle, RequestRecord
 
 Handler = Callable[[Request], Awaitable[ASGIApp]]
 
-OPEN_PATHS = frozenset({"/health", "/health_generate", "/ready", "/ping", "/metrics"})
+# The dashboard is a page without data; what it asks for needs the key.
+OPEN_PATHS = frozenset({"/health", "/health_generate", "/ready", "/ping", "/metrics", "/dashboard"})
 ADMIN_PATHS = frozenset(CONTROL_PATHS)
 ADMIN = "treadle.admin"  # key in the scope: whether the caller may control
 MAX_REQUEST_ID_BYTES = 256

@@ -125,6 +125,27 @@ LOADS = Endpoint(
     ),
 )
 METRICS = Endpoint(GET, ("/metrics",), CONTROL, "Prometheus metrics", replies=(Reply(media=TEXT),))
+DASHBOARD = Endpoint(
+    GET,
+    ("/dashboard",),
+    CONTROL,
+    "A page that shows the server at work",
+    "Loads nothing from elsewhere. It asks `/dashboard/data` every two seconds, and for a key if "
+    "that needs one.",
+    replies=(Reply(media=HTML),),
+)
+DASHBOARD_DATA = Endpoint(
+    GET,
+    ("/dashboard/data",),
+    CONTROL,
+    "What the dashboard shows",
+    "A snapshot of the scheduler, at most half a second old. `metrics` has the scheduler's numbers "
+    "under the names of `/metrics`. Lists are bounded, the prefix tree to the 400 largest of at "
+    "most 1,000 nodes. Names of requests and sessions are digests unless the caller may control "
+    "the server.",
+    replies=(Reply(kind=answers.DashboardBody),),
+    refusals=(503,),
+)
 TOKENIZE = Endpoint(
     POST,
     ("/tokenize", "/v1/tokenize"),

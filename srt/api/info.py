@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from ..config import SECRETS
 from ..errors import NotFound, TreadleError
-from ..metric_names import GB, KNOWN, EngineFacts, accept_length, derived_gauges
+from ..metric_names import GB, KNOWN, accept_length, derived_gauges
 from .bodies import JsonResponse
 from .later import not_supported
 from .service import WEIGHT_VERSION, Service
@@ -86,7 +86,7 @@ class InfoRoutes:
         )
 
     def _load(self, counters: Mapping[str, float], gauges: Mapping[str, float]) -> object:
-        known = derived_gauges(counters, gauges, self._facts())
+        known = derived_gauges(counters, gauges, self._service.facts())
         running, most = gauges.get("running", 0.0), self._service.config.sched.max_running
         used = int(known.get(KNOWN + "num_used_tokens", 0))
         return {
@@ -106,7 +106,7 @@ class InfoRoutes:
 
     async def metrics(self, request: Request) -> Response:
         counters, gauges = await self._stats()
-        text = self._service.metrics.render(counters, gauges, self._facts())
+        text = self._service.metrics.render(counters, gauges, self._service.facts())
         return Response(text, media_type=METRICS_TYPE)
 
     async def _stats(self) -> tuple[dict[str, float], dict[str, float]]:
@@ -117,16 +117,6 @@ class InfoRoutes:
         except (TreadleError, TimeoutError):
             return {}, {}
         return stats.counters, {**stats.gauges, "ended_unconfirmed": frontend.num_ended}
-
-    def _facts(self) -> EngineFacts:
-        service, capacity = self._service, self._service.frontend.capacity
-        return EngineFacts(
-            page_size=service.config.cache.page_size,
-            window=service.model.window,
-            context_len=service.limits.context_len,
-            weight_bytes=capacity.weight_bytes if capacity else 0,
-            kv_bytes=capacity.kv_bytes if capacity else 0,
-        )
 
     def _card(self) -> dict[str, object]:
         model = self._service.model

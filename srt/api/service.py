@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..config import ServerConfig
 from ..errors import NotFound
+from ..metric_names import EngineFacts
 from ..metrics import HttpMetrics, RequestMetrics
 from ..tokenizer.encode import Tokenizer
 from ..tokenizer.frontend import Frontend
@@ -43,6 +44,17 @@ class Service:
     metrics: RequestMetrics
     http_metrics: HttpMetrics
     version: str
+
+    def facts(self) -> EngineFacts:
+        """Byte counts are 0 until the engine is ready."""
+        capacity = self.frontend.capacity
+        return EngineFacts(
+            page_size=self.config.cache.page_size,
+            window=self.model.window,
+            context_len=self.limits.context_len,
+            weight_bytes=capacity.weight_bytes if capacity else 0,
+            kv_bytes=capacity.kv_bytes if capacity else 0,
+        )
 
     def check_model(self, name: str | None) -> str:
         """The name that responses carry: the served one. Raises NotFound with strict names."""

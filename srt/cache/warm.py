@@ -147,6 +147,9 @@ class WarmWindows:
         """The slot goes to another owner: its window is no longer here."""
         self._num_ready -= self._kept.pop(slot).step is None
 
+    def windows(self) -> Iterator[Window]:
+        return (kept.window for kept in self._kept.values())
+
     def touch(self, slot: SlotId) -> None:
         """The window has been used and stays."""
         self._kept[slot] = self._kept.pop(slot)

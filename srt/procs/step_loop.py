@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..cache.manager import CacheManager
+from ..cache.outline import outline
 from ..errors import InvariantBroken, WorkerLost
 from ..lifecycle import Shutdown
 from ..log import event
@@ -37,11 +38,16 @@ from ..messages import (
 from ..net.ipc import Inbox, Outbox, send_all
 from ..profiling import Profile
 from ..sched.scheduler import Scheduler
+from ..snapshot import Snapshot, SnapshotRequest
 from .heap import return_freed_memory
 
 log = logging.getLogger(__name__)
 
 IDLE_CHECK_S = 1.0  # counting all pages takes milliseconds; not between the turns of a dialogue
+# Bounds of a snapshot: 2 to 4 ms to make, 60 KB to send.
+OUTLINE_NODES = 1000
+REQUEST_VIEWS = 64  # that run, and as many that wait
+SESSION_VIEWS = 64
 STALL_S = 0.1  # until planning is tried again when requests wait and no step is in flight
 
 
@@ -149,6 +155,8 @@ class StepLoop:
             self._ports.tokenizer.send(message)
         elif isinstance(message, StatsRequest):
             self._ports.tokenizer.send(self._stats(message.token))
+        elif isinstance(message, SnapshotRequest):
+            self._ports.tokenizer.send(self._snapshot(message.token, now))
         elif isinstance(message, Shutdown):
             self._is_stopping = True
         else:
@@ -171,6 +179,17 @@ class StepLoop:
         counters = counters | self._status.counters()
         counters["cache_invariant_failures"] = float(self._failed_checks)
         return Stats(token, counters, gauges | {"gen_throughput": self._status.tokens_per_s})
+
+    def _snapshot(self, token: int, now: float) -> Snapshot:
+        scheduler, stats = self._books.scheduler, self._stats(token)
+        return Snapshot(
+            token,
+            stats.counters,
+            stats.gauges,
+            scheduler.requests(now, REQUEST_VIEWS),
+            scheduler.sessions(now, SESSION_VIEWS),
+            outline(self._books.cache.tree, OUTLINE_NODES),
+        )
 
     def _check(self) -> None:
         self._is_checked = True

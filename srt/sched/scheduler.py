@@ -36,6 +36,7 @@ from ..messages import (
     TokenOutput,
     Usage,
 )
+from ..snapshot import RequestView, SessionView
 from .admission import Admitter
 from .answer import Answers
 from .arrival import Arrivals
@@ -48,8 +49,10 @@ from .limits import check_settings
 from .plan import StepBuilder, StepRecord
 from .preempt import choose_victim, spare
 from .request import Request, RequestState
+from .request_views import request_views
 from .running import RunningSet
 from .scoring import answered_scores
+from .session_log import SessionLog
 from .spans import add_rows
 from .waiting import WaitingQueue
 
@@ -83,6 +86,7 @@ class Scheduler:
         self._admitter = Admitter(manager, self._waiting, self._estimate, self._counters, order_rng)
         self._answers = Answers(self._running, self._constrained, self._counters, self._finish)
         self._deadlines = Deadlines()
+        self._sessions = SessionLog()
         self._records: deque[StepRecord] = deque()  # planned, not yet committed
         self._events: list[RequestOutput] = []
         self._arrivals = Arrivals(sched, manager, context_len)
@@ -121,6 +125,7 @@ class Scheduler:
             return
         self._requests[request.rid] = request
         self._deadlines.add(request, message)
+        self._sessions.arrived(request, now)
         if request.state is RequestState.HELD:
             self._constrained.hold(request)
             self._counters.constrained()
@@ -193,6 +198,15 @@ class Scheduler:
         }
         counters = self._counters.snapshot() | self._cache.counters()
         return counters, gauges | self._cache.gauges()
+
+    def requests(self, now: float, limit: int) -> tuple[RequestView, ...]:
+        """At most `limit` that run and as many that wait."""
+        return request_views(self._running, self._waiting, now, limit)
+
+    def sessions(self, now: float, limit: int) -> tuple[SessionView, ...]:
+        """The `limit` that spoke last. O(requests)."""
+        windows = self._cache.windows.warm.windows()
+        return self._sessions.views(self._requests.values(), windows, now, limit)
 
     def plan(self, now: float) -> StepPlan | None:
         """The next step, or None when nothing can run before the next commit or arrival."""
@@ -328,6 +342,7 @@ class Scheduler:
         request.move(RequestState.FINISHED)
         del self._requests[request.rid]
         self._counters.finished(end)
+        self._sessions.ended(request)
         usage = request.usage()
         token_ids = (*request.take_unsent(), *token_ids)
         return RequestOutput(request.rid, token_ids, usage, end, logprobs, request.queue_s)

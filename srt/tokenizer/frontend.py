@@ -47,6 +47,7 @@ from ..messages import (
 )
 from ..metrics import RequestMetrics
 from ..profiling import Profile, ProfileOptions
+from ..snapshot import Snapshot, SnapshotRequest
 from .choice import Choice
 from .encode import Tokenizer
 from .generation import Generation
@@ -56,7 +57,7 @@ from .scores import PromptLog
 from .stats import Meter
 from .trail import TextTrail
 
-T = TypeVar("T", Done, Stats)
+T = TypeVar("T", Done, Stats, Snapshot)
 
 NO_ERROR = (200, 499)  # 499: ended because somebody on this side asked for it
 _ERRORS: dict[int, type[TreadleError]] = {400: BadRequest, 503: Overloaded}
@@ -166,6 +167,10 @@ class Frontend:
         """The scheduler's numbers as they are now. Raises WorkerLost."""
         return await self._ask(StatsRequest, Stats)
 
+    async def snapshot(self) -> Snapshot:
+        """The scheduler's numbers with what they are of. Raises WorkerLost."""
+        return await self._ask(SnapshotRequest, Snapshot)
+
     async def wait_output(self) -> None:
         """Returns when the engine has produced something, for anybody, or is dead."""
         self._output_seen.clear()
@@ -192,7 +197,7 @@ class Frontend:
             if isinstance(message, TokenOutput):
                 self._take_prompts(message.prompts)
                 self._take_outputs(message.outputs)
-            elif isinstance(message, Done | Stats):
+            elif isinstance(message, Done | Stats | Snapshot):
                 self._replies.answer(message.token, message)
             elif isinstance(message, Ready):
                 self._serve(message)

@@ -11,8 +11,9 @@ from itertools import count
 
 from ..errors import TreadleError
 from ..messages import Done, Stats
+from ..snapshot import Snapshot
 
-Reply = Done | Stats
+Reply = Done | Stats | Snapshot
 
 
 class Replies:

@@ -38,6 +38,7 @@ POSTED: list[tuple[Endpoint, dict[str, Any]]] = [
     (table.ABORT, {"rid": "x"}),
 ]
 GOT = [table.VERSION, table.MODELS, table.MODEL_CARD, table.MODEL_INFO, table.SERVER_INFO]
+GOT += [table.DASHBOARD_DATA]
 
 
 def check(kind: Any, body: Any) -> None:

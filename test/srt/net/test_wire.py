@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.srt import messages, profiling
+from treadle.srt import messages, profiling, snapshot
 from treadle.srt.lifecycle import Progress, Shutdown
 from treadle.srt.messages import (
     TAGS,
@@ -62,7 +62,7 @@ def any_of(hint: str) -> st.SearchStrategy[Any]:
         return st.lists(any_of(found[1]), max_size=3).map(tuple)
     if found := re.fullmatch(r"tuple\[(\w+), (\w+)\]", hint):
         return st.tuples(any_of(found[1]), any_of(found[2]))
-    return instances({**vars(profiling), **vars(messages)}[hint])
+    return instances({**vars(profiling), **vars(snapshot), **vars(messages)}[hint])
 
 
 def instances(cls: type) -> st.SearchStrategy[Any]:

@@ -38,6 +38,7 @@ from treadle.srt.net.ipc import Hub, make_endpoints
 from treadle.srt.procs import step_loop
 from treadle.srt.procs.step_loop import Bookkeeping, Ports, StepLoop
 from treadle.srt.sched.scheduler import Scheduler
+from treadle.srt.snapshot import Snapshot, SnapshotRequest
 
 PAGE, PAGES, SLOTS, CONTEXT = 4, 64, 5, 100
 WAIT_S = 10.0
@@ -229,6 +230,20 @@ def test_broken_bookkeeping_is_counted_when_idle_and_starts_anew(
     stats = bench.tokenizer.recv(WAIT_S)
     assert isinstance(stats, Stats)
     assert stats.counters["cache_invariant_failures"] == 1
+
+
+def test_a_snapshot_has_the_numbers_of_stats_and_what_they_are_of(bench: Bench):
+    loop = bench.loop(ALONE)
+    bench.tell(loop, request("a"))
+    bench.serve(loop, "a")
+    bench.tell(loop, request("b"), SnapshotRequest(7), StatsRequest(8))
+    found, stats = bench.tokenizer.recv(WAIT_S), bench.tokenizer.recv(WAIT_S)
+    assert isinstance(found, Snapshot) and isinstance(stats, Stats)
+    assert found.token == 7
+    assert (found.counters, found.gauges) == (stats.counters, stats.gauges)
+    assert [(view.rid, view.state) for view in found.requests] == [("b", "running")]
+    assert found.tree.num_nodes == len(found.tree.pages) - 1 > 0
+    assert found.tree.num_pages == sum(found.tree.pages)
 
 
 def test_sound_bookkeeping_stays(bench: Bench, monkeypatch: pytest.MonkeyPatch):
