@@ -12,6 +12,7 @@ from .reference import (
     block_float,
     compressor,
     engram,
+    gated_linear,
     gguf_quant,
     hyper,
     indexer,
@@ -29,6 +30,7 @@ from .reference import rope as rope_reference
 from .reference import (
     rope_pairs as rope_pairs_reference,
 )
+from .reference import rotated_attention as rotated_reference
 from .reference import window_attention as window_reference
 from .reference.block_float import RowKind
 from .reference.hyper import HyperMatrix
@@ -38,6 +40,7 @@ from .reference.packed_linear import MatrixKind, PackedMatrix
 from .reference.quant import Q8Weight
 from .reference.rope import QkNorm, rope_inv_freq, rope_table
 from .reference.rope_pairs import yarn_frequencies
+from .reference.rotated_attention import PagedKeys, Rotation, WindowKeys
 
 __all__ = [
     "Choice",
@@ -45,11 +48,14 @@ __all__ = [
     "HyperMatrix",
     "MatrixKind",
     "PackedMatrix",
+    "PagedKeys",
     "Pages",
     "Q8Weight",
     "QkNorm",
     "Rings",
+    "Rotation",
     "RowKind",
+    "WindowKeys",
     "add_rms_norm",
     "attend_pages",
     "candidate_blocks",
@@ -67,6 +73,7 @@ __all__ = [
     "fp8_round",
     "fp8_row_quantize",
     "fp8_tiles",
+    "gelu_tanh_linear",
     "gelu_tanh_mul",
     "hyper_collapse",
     "hyper_expand",
@@ -102,8 +109,11 @@ __all__ = [
     "rope_inv_freq",
     "rope_pairs",
     "rope_table",
+    "rotated_paged_attention",
+    "rotated_window_attention",
     "route",
     "select_entries",
+    "silu_linear",
     "silu_mul",
     "store_rows",
     "table_rows",
@@ -149,6 +159,14 @@ gelu_tanh_mul = op(
     activation.gelu_tanh_mul, cpu="activation.gelu_tanh_mul", triton="activation.gelu_tanh_mul"
 )
 silu_mul = op(activation.silu_mul, cpu="activation.silu_mul", triton="activation.silu_mul")
+gelu_tanh_linear = op(
+    gated_linear.gelu_tanh_linear,
+    cpu="gated_linear.gelu_tanh_linear",
+    triton="gated_linear.gelu_tanh_linear",
+)
+silu_linear = op(
+    gated_linear.silu_linear, cpu="gated_linear.silu_linear", triton="gated_linear.silu_linear"
+)
 
 # attention
 kv_write = op(kv_write_reference.kv_write, cpu="kv_write.kv_write", triton="kv_write.kv_write")
@@ -161,6 +179,17 @@ window_attention = op(
     window_reference.window_attention,
     cpu="window_attention.window_attention",
     triton="window_attention.window_attention",
+)
+
+rotated_paged_attention = op(
+    rotated_reference.rotated_paged_attention,
+    cpu="rotated_attention.rotated_paged_attention",
+    triton="rotated_attention.rotated_paged_attention",
+)
+rotated_window_attention = op(
+    rotated_reference.rotated_window_attention,
+    cpu="rotated_attention.rotated_window_attention",
+    triton="rotated_attention.rotated_window_attention",
 )
 
 # block-scaled small floats

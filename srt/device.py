@@ -23,7 +23,9 @@ ELEMENT_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 # Attention on each device, best first. `torch_native` is the reference: slow, on any device.
 ATTENTION_BACKENDS = {"cpu": ("cpu", "torch_native"), "cuda": ("triton", "torch_native")}
-ATTENTION_OPERATORS = ("paged_attention", "window_attention")
+ATTENTION_OPERATORS = (
+    "paged_attention", "window_attention", "rotated_paged_attention", "rotated_window_attention",
+)  # fmt: skip
 NOT_HERE = {"flashinfer": "this version has no adapter for it"}
 
 

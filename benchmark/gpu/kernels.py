@@ -88,7 +88,11 @@ def _linear() -> list[Case]:
         theirs = [partial(F.linear, x, w) for w in weights]
         name = f"linear 1x{inputs} to {features}"
         cases += [Case(name, ours, num_bytes), Case(f"{name}, library", theirs, num_bytes)]
-    return cases
+    num_bytes = 20480 * 2560 * 2
+    weights = [_noise(20480, 2560) for _ in range(_copies(num_bytes))]
+    x = _noise(1, 2560)
+    gated = [partial(ops.gelu_tanh_linear, x, w) for w in weights]
+    return [*cases, Case("gelu_tanh_linear 1x2560 to 2x10240", gated, num_bytes)]
 
 
 def _decode() -> list[Case]:

@@ -54,10 +54,17 @@ def _gated_kernel(
     place = gate_up + row * in_row + column
     gate = tl.load(place, mask=inside, other=0.0).to(tl.float32)
     up = tl.load(place + size, mask=inside, other=0.0).to(tl.float32)
+    result = active(gate, IS_GELU) * up
+    tl.store(out + row * out_row + column, result.to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def active(gate, IS_GELU: tl.constexpr):
+    """GELU in its tanh form, or SiLU, of float32."""
     if IS_GELU:
         # 1 + tanh(x) is 2 * sigmoid(2 x), which is exact in the tails
         inner = SQRT_2_OVER_PI * (gate + 0.044715 * gate * gate * gate)
-        active = gate * tl.sigmoid(2.0 * inner)
+        result = gate * tl.sigmoid(2.0 * inner)
     else:
-        active = gate * tl.sigmoid(gate)
-    tl.store(out + row * out_row + column, (active * up).to(out.dtype.element_ty), mask=inside)
+        result = gate * tl.sigmoid(gate)
+    return result

@@ -73,10 +73,11 @@ class Parts:
     weights: Tensor
 
     @classmethod
-    def empty(cls, q: Tensor, rows: int, kv_heads: int, longest: int) -> Parts:
-        """For `rows` single rows like those of q, each seeing up to `longest` keys."""
+    def empty(cls, q: Tensor, rows: int, kv_heads: int, longest: int, keys: int = 64) -> Parts:
+        """For `rows` single rows like those of q, each seeing up to `longest` keys, in parts of
+        `keys` at the least."""
         wanted = PROGRAMS_PER_PROCESSOR * num_processors() // max(1, rows * kv_heads)
-        splits = max(1, min(MAX_SPLITS, wanted, -(-longest // 64)))
+        splits = max(1, min(MAX_SPLITS, wanted, -(-longest // keys)))
         splits = 1 << (splits.bit_length() - 1)
         heads, size = q.shape[1:]
         wide = {"dtype": torch.float32, "device": q.device}
@@ -134,6 +135,14 @@ def absorb(q, k, v, seen, best, weight, total, scale, MASKED: tl.constexpr):
     total = total * fade[:, None]
     total = tl.dot(weights.to(v.dtype), v, total, input_precision="ieee")
     return higher, weight, total
+
+
+@triton.jit
+def begin_own(score, value, is_own):
+    """The running softmax of a row that has seen its own key, or none yet."""
+    best = tl.where(is_own, score, -float("inf"))
+    weight = tl.where(is_own, 1.0, 0.0) + tl.zeros(score.shape, tl.float32)
+    return best, weight, value * weight[:, None]
 
 
 @triton.jit

@@ -1,7 +1,8 @@
 """Kernels that begin while the one before them ends (programmatic dependent launch, Hopper).
 
     launch   kernel(.., OVERLAPS=overlaps(), **overlap_options())
-    inside   first what needs nothing of this step (weights, runs), then `await_previous(OVERLAPS)`
+    inside   `begin_next(OVERLAPS)`, then what needs nothing of this step (weights, runs), then
+             `await_previous(OVERLAPS)`
 
 A step of small kernels is mostly beginnings and ends; this hides the one behind the other.
 Invariant: nothing that a kernel of the step writes is read before the wait, and nothing is written.
@@ -28,6 +29,13 @@ def overlaps() -> bool:
 def overlap_options() -> dict[str, bool]:
     """Further options of the launch; the interpreter knows none of them."""
     return {"launch_pdl": True} if overlaps() else {}
+
+
+@triton.jit
+def begin_next(OVERLAPS: tl.constexpr):
+    """Lets the next kernel begin. Loads ahead of the wait come after it, so that both overlap."""
+    if OVERLAPS:
+        tl.extra.cuda.gdc_launch_dependents()
 
 
 @triton.jit

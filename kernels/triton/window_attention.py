@@ -18,6 +18,7 @@ from .attention import (
     Parts,
     Tiles,
     absorb,
+    begin_own,
     check_heads,
     combine,
     find_run,
@@ -183,7 +184,7 @@ def _row_kernel(
             at = q_start * q_row + head[:, None] * SIZE + column
             queries = tl.load(q + at, mask=used, other=0.0)
             score = tl.sum(queries.to(tl.float32) * own_k, 1) * scale
-            best, weight, total = _begin(score, own_v, split == 0)
+            best, weight, total = begin_own(score, own_v, split == 0)
             lowest = tl.maximum(floor, position - WINDOW + 1)
             share = tl.cdiv(tl.cdiv(position - lowest, SPLITS), KEYS) * KEYS
             best, weight, total = _walk_ring(
@@ -206,14 +207,6 @@ def _own(source, ring, inside, is_writer):
     value = tl.load(source, mask=inside, other=0.0).to(ring.dtype.element_ty)
     tl.store(ring, value, mask=inside & is_writer)
     return value.to(tl.float32)
-
-
-@triton.jit
-def _begin(score, value, is_own):
-    """The running softmax of a row that has seen its own key, or none yet."""
-    best = tl.where(is_own, score, -float("inf"))
-    weight = tl.where(is_own, 1.0, 0.0) + tl.zeros(score.shape, tl.float32)
-    return best, weight, value * weight[:, None]
 
 
 @triton.jit

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from treadle.kernels import ops
-from treadle.kernels.ops import QkNorm
+from treadle.kernels.ops import PagedKeys, QkNorm, Rotation, WindowKeys
 
 from .batch import ForwardBatch, LayerRows
 from .linear import Linear
@@ -42,11 +42,10 @@ class Attention:
     def __call__(self, x: Tensor, rows: LayerRows, batch: ForwardBatch, pools: KVPools) -> Tensor:
         """Shapes: x [R, C], normed, rows entering; returns [O, C], rows leaving. Writes pools."""
         q, k, v = self._project(x, rows)
-        self._rotate(q, k, rows)
-        if self.shape.window:
-            out = self._attend_window(q, k, v, rows, pools)
+        if rows.keep is None:
+            out = self._attend(q, k, v, rows, batch, pools)
         else:
-            out = self._attend_pages(q, k, v, rows, batch, pools)
+            out = self._attend_kept(q, k, v, rows, batch, pools)
         return self.o(out.flatten(1))
 
     def _project(self, x: Tensor, rows: LayerRows) -> tuple[Tensor, Tensor, Tensor]:
@@ -64,30 +63,7 @@ class Attention:
             kv[:, kv_size:].view(kv.shape[0], s.num_kv_heads, s.head_dim),
         )
 
-    def _rotate(self, q: Tensor, k: Tensor, rows: LayerRows) -> None:
-        if self.norm is None:
-            if rows.keep is None:
-                ops.rope(q, k, rows.positions, self.cos_sin)
-            else:
-                ops.rope(q, q[:, :0], rows.out_positions, self.cos_sin)
-                ops.rope(k, k[:, :0], rows.positions, self.cos_sin)
-        elif rows.keep is None:
-            ops.qk_norm_rope(q, k, self.norm, rows.positions, self.cos_sin)
-        else:
-            norm, table = self.norm, self.cos_sin
-            ops.norm_rope(q, norm.q_weight, rows.out_positions, table, norm.eps)
-            ops.norm_rope(k, norm.k_weight, rows.positions, table, norm.eps)
-
-    def _attend_window(
-        self, q: Tensor, k: Tensor, v: Tensor, rows: LayerRows, pools: KVPools
-    ) -> Tensor:
-        s, rings = self.shape, pools.windows
-        return ops.window_attention(
-            q, k, v, rings.k[s.index], rings.v[s.index], rings.tags[s.index],
-            rows.window_runs, s.window, s.scale,
-        )  # fmt: skip
-
-    def _attend_pages(  # noqa: PLR0913 (q, k, v are one thing)
+    def _attend(  # noqa: PLR0913 (q, k, v are one thing)
         self,
         q: Tensor,
         k: Tensor,
@@ -96,7 +72,43 @@ class Attention:
         batch: ForwardBatch,
         pools: KVPools,
     ) -> Tensor:
-        s, pages = self.shape, pools.pages
-        k_pages, v_pages = pages.k[s.index], pages.v[s.index]
+        """All rows leave."""
+        i, scale = self.shape.index, self.shape.scale
+        rotation = Rotation(rows.positions, self.cos_sin, self.norm)
+        if self.shape.window:
+            rings, runs = pools.windows, rows.window_runs
+            ring = WindowKeys(rings.k[i], rings.v[i], rings.tags[i], runs, self.shape.window)
+            return ops.rotated_window_attention(q, k, v, rotation, ring, scale)
+        k_pages, v_pages, table = pools.pages.k[i], pools.pages.v[i], batch.page_table
+        pages = PagedKeys(k_pages, v_pages, rows.page_dst, table, rows.paged_runs)
+        return ops.rotated_paged_attention(q, k, v, rotation, pages, scale)
+
+    def _attend_kept(  # noqa: PLR0913 (q, k, v are one thing)
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        rows: LayerRows,
+        batch: ForwardBatch,
+        pools: KVPools,
+    ) -> Tensor:
+        """Fewer queries than keys."""
+        s, i = self.shape, self.shape.index
+        self._rotate(q, k, rows)
+        if s.window:
+            rings = pools.windows
+            return ops.window_attention(
+                q, k, v, rings.k[i], rings.v[i], rings.tags[i], rows.window_runs, s.window, s.scale
+            )  # fmt: skip
+        k_pages, v_pages = pools.pages.k[i], pools.pages.v[i]
         ops.kv_write(k, v, k_pages, v_pages, rows.page_dst)
         return ops.paged_attention(q, k_pages, v_pages, batch.page_table, rows.paged_runs, s.scale)
+
+    def _rotate(self, q: Tensor, k: Tensor, rows: LayerRows) -> None:
+        if self.norm is None:
+            ops.rope(q, q[:, :0], rows.out_positions, self.cos_sin)
+            ops.rope(k, k[:, :0], rows.positions, self.cos_sin)
+        else:
+            norm, table = self.norm, self.cos_sin
+            ops.norm_rope(q, norm.q_weight, rows.out_positions, table, norm.eps)
+            ops.norm_rope(k, norm.k_weight, rows.positions, table, norm.eps)

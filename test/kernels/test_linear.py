@@ -12,6 +12,7 @@ from treadle.kernels.inputs import activations, strided, weights
 from treadle.kernels.reference import linear as reference
 from treadle.kernels.reference.quant import LEVELS, pack_q8, unpack_q8
 from treadle.kernels.tolerance import assert_close
+from treadle.kernels.triton.linear import Plan
 from treadle.kernels.triton.linear import linear as triton_linear
 
 ROW_COUNTS = (0, 1, 3, 4, 5, 12, 13, 16, 17, 31, 33, 100, 300)
@@ -68,6 +69,24 @@ def test_single_row_of_triton_agrees_with_the_reference(shape):
     assert_close(op(x, w), reference.linear(x, w), "linear")
     assert_close(op(strided(x), w, bias), reference.linear(x, w, bias), "linear")
     assert_close(op(x, w[3:], bias[3:]), reference.linear(x, w[3:], bias[3:]), "linear")
+
+
+@pytest.mark.parametrize(
+    ("shape", "plan"),
+    [
+        ((20480, 2560), Plan(16, 256, 4)),
+        ((2560, 10240), Plan(4, 1024, 4)),
+        ((28672, 4096), Plan(16, 256, 4)),
+        ((4096, 14336), Plan(16, 256, 4)),
+        ((4096, 2560), Plan(4, 512, 0)),
+        ((2560, 2048), Plan(4, 1024, 0)),
+    ],
+    ids=str,
+)
+def test_programs_of_a_single_row_end_together(monkeypatch, shape, plan):
+    """On 132 processors: as many programs on each, or nearly."""
+    monkeypatch.setattr("treadle.kernels.triton.linear.num_processors", lambda: 132)
+    assert Plan.of(*shape) == plan
 
 
 def test_dense_float64_of_the_cpu_backend_ignores_the_batch():

@@ -16,6 +16,10 @@ from treadle.srt.models.held import held_bytes
 from treadle.srt.nvidia import DeviceMemory
 from treadle.srt.resolve import resolve
 
+REFERENCE_ATTENTION = (
+    ",paged_attention=reference,window_attention=reference"
+    ",rotated_paged_attention=reference,rotated_window_attention=reference"
+)
 V41 = load_model_config(CHECKPOINTS / "v41-nano")
 GPU = replace(HOST, device=DeviceMemory(140 * GIB, 139 * GIB))
 
@@ -89,8 +93,8 @@ def test_fraction_counts_weights_and_pages():
     [
         ("cpu", "cpu", ""),
         ("cuda", "triton", "triton"),
-        ("cuda", "torch_native", "triton,paged_attention=reference,window_attention=reference"),
-        ("cpu", "torch_native", "cpu,paged_attention=reference,window_attention=reference"),
+        ("cuda", "torch_native", "triton" + REFERENCE_ATTENTION),
+        ("cpu", "torch_native", "cpu" + REFERENCE_ATTENTION),
     ],
 )
 def test_kernels_follow_from_device_and_attention(device: str, attention: str, kernels: str):
