@@ -248,8 +248,8 @@ class StepResult:
     """Answer of worker rank 0. One id per sampled span, in plan order. `bad` holds indexes of
     sampled spans whose logits were not finite (rule T13). `logprobs` is empty when no slot asked,
     else as long as `token_ids` with None where not asked. `layer_rows` are the rows that
-    entered each layer, bottom first; `run_ms` the wall time of the forward. `scores` answers
-    `StepPlan.scored`.
+    entered each layer, bottom first; `run_ms` the time of the whole step and `sample_ms` what of it
+    is after the logits. `scores` answers `StepPlan.scored`.
 
     A worker with a draft head gives at least one id per sampled span, `counts` of them: accepted
     drafts, then one of the model's own; and `drafts` of what may follow, `draft_counts` per span,
@@ -262,6 +262,7 @@ class StepResult:
     bad: tuple[int, ...] = ()
     layer_rows: tuple[int, ...] = ()
     run_ms: float = 0.0
+    sample_ms: float = 0.0
     scores: tuple[PromptScores, ...] = ()
     counts: array[int] = field(default_factory=ids)  # empty: one each
     drafts: array[int] = field(default_factory=ids)

@@ -47,6 +47,16 @@ def split_labels(key: str) -> tuple[str, dict[str, str]]:
     return name, {label: value for label, _, value in pairs}
 
 
+def split_histograms(
+    counters: Mapping[str, float],
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Buckets and sums of histograms, as `step_times.py` names them, and all other counters."""
+    stems = {split_labels(key)[0].removesuffix("_bucket") for key in counters if "le=" in key}
+    ends = tuple(stem + end for stem in stems for end in ("_bucket", "_sum"))
+    ours = {key: x for key, x in counters.items() if split_labels(key)[0] in ends}
+    return ours, {key: x for key, x in counters.items() if key not in ours}
+
+
 def outside_name(plain: str) -> str:
     return OUTSIDE.get(plain, OWN + plain)
 

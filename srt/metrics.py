@@ -13,7 +13,12 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from .metric_names import (
@@ -22,6 +27,7 @@ from .metric_names import (
     derived_counters,
     derived_gauges,
     outside_name,
+    split_histograms,
     split_labels,
 )
 from .token_tally import TokenTally
@@ -139,14 +145,19 @@ class RequestMetrics:
         self, counters: Mapping[str, float], gauges: Mapping[str, float], facts: EngineFacts
     ) -> bytes:
         """Prometheus text of everything, with the scheduler's numbers as given."""
-        scrape = _Scrape({**self._common, **RANKS}, *self._numbers(counters, gauges, facts))
+        buckets, counters = split_histograms(counters)
+        numbers = self._numbers(counters, gauges, facts)
+        labels = {**self._common, **RANKS}
+        scrape = _Scrape(labels, *numbers, self._named(_outside(buckets)))
         return generate_latest(self.registry) + generate_latest(_registry_of(scrape))
 
     def samples(
         self, counters: Mapping[str, float], gauges: Mapping[str, float], facts: EngineFacts
     ) -> dict[str, float]:
         """The scheduler's numbers under the names that `render` gives them, such as
-        `treadle:evicted_pages_total{kind=leaf}`, without the labels that all have."""
+        `treadle:evicted_pages_total{kind=leaf}`, without the labels that all have, and without
+        histograms."""
+        _, counters = split_histograms(counters)
         found, more = self._numbers(counters, gauges, facts)
         totals = {}
         for key, value in found.items():
@@ -226,15 +237,43 @@ class _Scrape(Collector):
     """One reading of the scheduler's numbers."""
 
     def __init__(
-        self, labels: Mapping[str, str], counters: Mapping[str, float], gauges: Mapping[str, float]
+        self,
+        labels: Mapping[str, str],
+        counters: Mapping[str, float],
+        gauges: Mapping[str, float],
+        buckets: Mapping[str, float],
     ) -> None:
         self._labels = labels
         self._counters = counters
         self._gauges = gauges
+        self._buckets = buckets
 
     def collect(self) -> Iterator[Metric]:
         yield from self._families(self._counters, CounterMetricFamily)
         yield from self._families(self._gauges, GaugeMetricFamily)
+        yield from self._histograms()
+
+    def _histograms(self) -> Iterator[Metric]:
+        families: dict[str, HistogramMetricFamily] = {}
+        for key, total in self._buckets.items():
+            name, own = split_labels(key)
+            if not name.endswith("_sum"):
+                continue
+            name = name.removesuffix("_sum")
+            labels = {**self._labels, **own}
+            counts = list(self._bounds(name, own))
+            if name not in families:
+                text = "read at the scrape"
+                families[name] = HistogramMetricFamily(name, text, labels=tuple(labels))
+            families[name].add_metric(tuple(labels.values()), counts, total)
+        yield from families.values()
+
+    def _bounds(self, name: str, own: Mapping[str, str]) -> Iterator[tuple[str, float]]:
+        """Counts of one series, in the order of their bounds."""
+        for key, count in self._buckets.items():
+            found, labels = split_labels(key)
+            if found == f"{name}_bucket" and {k: labels[k] for k in labels if k != "le"} == own:
+                yield labels["le"], count
 
     def _families(
         self, values: Mapping[str, float], make: type[CounterMetricFamily | GaugeMetricFamily]

@@ -39,6 +39,7 @@ from ..net.ipc import Inbox, Outbox, send_all
 from ..profiling import Profile
 from ..sched.scheduler import Scheduler
 from ..snapshot import Snapshot, SnapshotRequest
+from ..step_times import StepTimes
 from .heap import return_freed_memory
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class StepLoop:
         self._ports = ports
         self._watchdog_s = watchdog_s
         self._status = StatusLine(log_interval)
+        self._times = StepTimes()
         self._wake_at: float | None = None  # when the next time limit of a request is over
         self._is_checked = True
         self._is_stopping = False
@@ -129,6 +131,8 @@ class StepLoop:
             output = scheduler.commit(message, now)
             self._send(output)
             self._status.stepped(message, output, now)
+            sample_s = message.sample_ms / 1e3
+            self._times.answered(message.step, now, message.run_ms / 1e3 - sample_s, sample_s)
             if self._status.is_due:
                 self._status.write(*scheduler.stats(), now)
         elif isinstance(message, GenerateRequest):
@@ -165,9 +169,11 @@ class StepLoop:
     def _plan(self) -> None:
         scheduler = self._books.scheduler
         while scheduler.can_plan:
-            plan = scheduler.plan(time.monotonic())
+            began = time.monotonic()
+            plan = scheduler.plan(began)
             if plan is None:
                 return
+            self._times.planned(plan.step, began, time.monotonic())
             send_all(self._ports.workers, plan)
 
     def _send(self, output: TokenOutput) -> None:
@@ -176,7 +182,7 @@ class StepLoop:
 
     def _stats(self, token: int) -> Stats:
         counters, gauges = self._books.scheduler.stats()
-        counters = counters | self._status.counters()
+        counters = counters | self._status.counters() | self._times.counters()
         counters["cache_invariant_failures"] = float(self._failed_checks)
         return Stats(token, counters, gauges | {"gen_throughput": self._status.tokens_per_s})
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ..config import ParallelSection
+from ..layers.batch import ForwardBatch
 from ..loader.weights import ProgressFn
 from ..log import event
 from ..messages import SPAN_FIELDS, SlotReset, StepPlan, StepResult, TokenLogprob
@@ -48,6 +49,7 @@ class PendingStep:
     logprobs: list[RowLogprobs | None]
     scores: list[RowLogprobs]
     began: Moment
+    sampling: Moment
     ended: Moment
 
     def result(self) -> StepResult:
@@ -61,6 +63,7 @@ class PendingStep:
             bad=tuple(np.flatnonzero(~self.finite.numpy()).tolist()),
             layer_rows=self.layer_rows,
             run_ms=self.ended.since(self.began),
+            sample_ms=self.ended.since(self.sampling),
             scores=tuple(map(to_scores, self.scores)),
         )
 
@@ -99,27 +102,37 @@ class DeviceRunner:
 
     def launch(self, plan: StepPlan) -> PendingStep:
         """One forward. Writes pools and slot state."""
-        with torch.inference_mode():
+        part = self.profiler.marks.part
+        with torch.inference_mode(), part(f"step {plan.step}"):
             began = Moment(self.device)
-            self._begin(plan)
-            batch = build_batch(plan, self.base.slots, self.base.page_size, self.base.engine.trim)
-            rows = HiddenRows.of(plan) if plan.scored else None
-            decode = DecodeRows.of(batch) if rows is None else None
-            logits = None if decode is None else self.graphs.run(decode)
-            scores: list[RowLogprobs] = []
-            if logits is None:
-                hidden = self.base.engine.forward(place(batch, self.slots))
-                if rows is not None:
-                    scores = self._scores(plan, hidden, rows)
-                    (index,) = upload([rows.sampled], self.device)
-                    hidden = hidden[index]
-                logits = self.base.engine.head(hidden)
-            tokens, logprobs = self._sample(plan, logits)
-            ids, finite = download(tokens.ids), download(tokens.finite)
-            told = [None if x is None else _downloaded(x) for x in logprobs]
-            scores = [_downloaded(x) for x in scores]
-            ended = Moment(self.device)
-        return PendingStep(plan.step, batch.layer_rows, ids, finite, told, scores, began, ended)
+            with part("batch"):
+                self._begin(plan)
+                trim = self.base.engine.trim
+                batch = build_batch(plan, self.base.slots, self.base.page_size, trim)
+            with part("forward"):
+                logits, scores = self._forward(plan, batch)
+            sampling = Moment(self.device)
+            with part("sample"):
+                tokens, logprobs = self._sample(plan, logits)
+                ids, finite = download(tokens.ids), download(tokens.finite)
+                told = [None if x is None else _downloaded(x) for x in logprobs]
+                scores = [_downloaded(x) for x in scores]
+            times = (began, sampling, Moment(self.device))
+        return PendingStep(plan.step, batch.layer_rows, ids, finite, told, scores, *times)
+
+    def _forward(self, plan: StepPlan, batch: ForwardBatch) -> tuple[Tensor, list[RowLogprobs]]:
+        """Logits of the sampled rows, and what is asked of others."""
+        rows = HiddenRows.of(plan) if plan.scored else None
+        decode = DecodeRows.of(batch) if rows is None else None
+        logits = None if decode is None else self.graphs.run(decode)
+        if logits is not None:
+            return logits, []
+        hidden = self.base.engine.forward(place(batch, self.slots))
+        if rows is None:
+            return self.base.engine.head(hidden), []
+        scores = self._scores(plan, hidden, rows)
+        (index,) = upload([rows.sampled], self.device)
+        return self.base.engine.head(hidden[index]), scores
 
     def _begin(self, plan: StepPlan) -> None:
         """Resets, rewinds and page updates, on both sides."""

@@ -14,6 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from ..log import event
 from ..profiling import ProfileOptions
+from .marks import Marks
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,7 @@ class Profiler:
         self._profile: profile | None = None
         self._path = Path()
         self._steps_left = 0
+        self.marks = Marks(has_nvtx=torch.cuda.is_available())
 
     def start(self, options: ProfileOptions) -> tuple[bool, str]:
         """Whether it began, and where the trace will be or why not."""
@@ -47,6 +49,7 @@ class Profiler:
         )
         self._path, self._steps_left = path, options.num_steps
         self._profile.start()
+        self.marks.is_profiled = True
         return True, str(path)
 
     def stop(self) -> tuple[bool, str]:
@@ -54,6 +57,7 @@ class Profiler:
         if self._profile is None:
             return False, "no profile is being taken"
         running, self._profile = self._profile, None
+        self.marks.is_profiled = False
         running.stop()
         running.export_chrome_trace(str(self._path))
         log.info(event("profile_written", {"path": self._path}))

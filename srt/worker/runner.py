@@ -105,13 +105,19 @@ class Runner:
         """One forward. Writes pools and slot state."""
         began = time.perf_counter()
         drafts: tuple[array[int], ...] | None = None
-        with torch.inference_mode():
-            hidden, batch = self._hidden(plan)
+        part = self.profiler.marks.part
+        with torch.inference_mode(), part(f"step {plan.step}"):
+            with part("forward"):
+                hidden, batch = self._hidden(plan)
             rows = HiddenRows.of(plan) if plan.scored else None
             scores = () if rows is None else self._scores(plan, hidden, rows)
             for mask in plan.masks:
                 self.slots.constrain(mask)
-            sampled = self._sample(plan, self._sampled_logits(hidden, rows))
+            logits = self._sampled_logits(hidden, rows)
+            sampling = time.perf_counter()
+            with part("sample"):
+                sampled = self._sample(plan, logits)
+            sample_s = time.perf_counter() - sampling
             ends = kept_ends(plan, sampled.counts)
             remember(plan, batch, self.slots, ends)
             if self.engine.drafter is not None:
@@ -124,6 +130,7 @@ class Runner:
             bad=tuple(sampled.bad),
             layer_rows=batch.layer_rows,
             run_ms=(time.perf_counter() - began) * 1e3,
+            sample_ms=sample_s * 1e3,
             scores=scores,
         )
         if drafts is None:

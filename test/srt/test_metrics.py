@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from treadle.srt.messages import Usage
 from treadle.srt.metric_names import EngineFacts
 from treadle.srt.metrics import HttpMetrics, RequestMetrics
+from treadle.srt.step_times import StepTimes
 
 FACTS = EngineFacts(16, 8, 100, 0, 0)
 COUNTERS = {
@@ -96,3 +97,21 @@ def test_the_prefix_of_known_names_may_be_chosen():
     assert not any(name.startswith("sglang:") for name in names)
     assert {name.replace("sglang:", "my:") for name in STARRED} <= names
     assert "treadle:fresh_rows" in names
+
+
+def test_times_of_steps_are_one_histogram_with_a_series_for_each_part():
+    times = StepTimes()
+    times.planned(1, 0.0, 0.001)
+    times.answered(1, 0.101, run_s=0.05, sample_s=0.01)
+    text = busy().render({**COUNTERS, **times.counters()}, GAUGES, FACTS).decode()
+    families = {x.name: x for x in text_string_to_metric_families(text)}
+    family = families["treadle:step_seconds"]
+    assert family.type == "histogram" and "treadle:step_seconds_bucket" not in families
+    sums = {x.labels["phase"]: x.value for x in family.samples if x.name.endswith("_sum")}
+    assert {k: round(v, 6) for k, v in sums.items()} == {
+        "plan": 0.001, "wait": 0.04, "run": 0.05, "sample": 0.01,
+    }  # fmt: skip
+    counts = [x.value for x in family.samples if x.name.endswith("_count")]
+    assert counts == [1, 1, 1, 1]
+    run = [x.value for x in family.samples if "_bucket" in x.name and x.labels["phase"] == "run"]
+    assert run == sorted(run) and run[0] == 0 and run[-1] == 1

@@ -180,6 +180,8 @@ def test_stats_have_the_numbers_of_scheduler_cache_and_loop(bench: Bench):
     assert stats.counters["steps"] == 3
     assert stats.counters["layer_rows{layer=0}"] == 8
     assert stats.counters["cache_invariant_failures"] == 0
+    for part in ("plan", "wait", "run", "sample"):
+        assert stats.counters[f"step_seconds_bucket{{phase={part},le=+Inf}}"] == 3
     assert stats.gauges["running"] == 0
     assert {"gen_throughput", "pages{state=free}"} <= set(stats.gauges)
 

@@ -17,11 +17,12 @@ def test_a_profile_leaves_a_trace_with_the_operators_that_ran(tmp_path: Path):
     assert profiler.start(ProfileOptions(str(tmp_path / "new"), "p")) == (True, str(path))
     began, why = profiler.start(ProfileOptions(str(tmp_path), "q"))
     assert not began and str(path) in why
-    torch.ones(4) @ torch.ones(4)
+    with profiler.marks.part("step 1"), profiler.marks.part("sample"):
+        torch.ones(4) @ torch.ones(4)
     profiler.stepped()
     assert profiler.stop() == (True, str(path))
     names = {event.get("name") for event in json.loads(path.read_text())["traceEvents"]}
-    assert "aten::dot" in names
+    assert {"aten::dot", "treadle.step 1", "treadle.sample"} <= names
     assert profiler.stop() == (False, "no profile is being taken")
 
 
