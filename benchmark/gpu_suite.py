@@ -7,6 +7,10 @@
     v41         the same of DeepSeek-V4.1's, at the released layer shapes
     steps-M     a model of M's shapes with random weights in this process: decode and prefill
     serve-M     the same through the real server
+    timeline-M  what the server's processes cost a decode step, and whether the device hides it
+    agents-M    64 agent sessions of a trace in a closed loop, with the prefix cache and without;
+                BENCH_AGENTS names the trace's file
+    greedy      answers of Gemma 3 270M against the CPU's; BENCH_GGUF names the model's file
 
 Each part is a process of its own and writes `results/gpu_<part>.json`. A part whose result is of
 this commit already is not run again unless `--force` is given; `--parts` names some.
@@ -26,7 +30,9 @@ from benchmark.environment import RESULTS, ROOT, Environment
 
 MODELS = ("gemma3-4b", "llama3-8b")
 CHECKS = ("tests", "golden", "sanitizer-memcheck", "sanitizer-racecheck")
-PARTS = (*CHECKS, "kernels", "v41", *(f"{x}-{m}" for m in MODELS for x in ("steps", "serve")))
+SERVED = ("timeline-gemma3-4b", "agents-gemma3-4b", "greedy")
+SPEEDS = ("kernels", "v41", *(f"{x}-{m}" for m in MODELS for x in ("steps", "serve")))
+PARTS = (*CHECKS, *SPEEDS, *SERVED)
 PACKAGES = ("torch", "triton", "numpy")
 LIMIT_S = 200
 

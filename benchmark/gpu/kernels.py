@@ -113,6 +113,8 @@ def _decode() -> list[Case]:
             rings.append(_window_call(q, kv_heads, context, scale))
         kind = f"{rows} rows, {heads}/{kv_heads} heads of {size}, context {context}"
         cases.append(Case(f"paged_attention {kind}", pages, num_bytes))
+        rotated = [_rotated_call(q, kv_heads, context) for _ in range(_copies(num_bytes))]
+        cases.append(Case(f"rotated_paged_attention {kind}", rotated, num_bytes))
         if size == 256:
             cases.append(Case(f"window_attention {kind}", rings, num_bytes))
     return cases
@@ -126,6 +128,23 @@ def _paged_call(q: Tensor, kv_heads: int, context: int, scale: float) -> Callabl
     table[1:, :each] = 1 + torch.randperm(rows * each, device="cuda").view(rows, each)
     runs = torch.tensor([[i + 1, i, 1, context - 1] for i in range(rows)], device="cuda")
     return partial(ops.paged_attention, q, k, v, table, runs, scale)
+
+
+def _rotated_call(q: Tensor, kv_heads: int, context: int) -> Callable[[], object]:
+    """From the projection on: norm, rotation and write too."""
+    rows, _, size = q.shape
+    each, last = context // PAGE, context - 1
+    pool = [_noise(rows * each + 1, PAGE, kv_heads, size) for _ in range(2)]
+    table = torch.zeros(rows + 1, 1024, device="cuda", dtype=torch.int32)
+    table[1:, :each] = 1 + torch.randperm(rows * each, device="cuda").view(rows, each)
+    runs = torch.tensor([[i + 1, i, 1, last] for i in range(rows)], device="cuda")
+    dst = table[1:, each - 1].long() * PAGE + last % PAGE
+    weight, at = torch.rand(size, device="cuda"), torch.full((rows,), last, device="cuda")
+    norm = ops.QkNorm(weight, weight, EPS)
+    rotation = ops.Rotation(at, torch.rand(context, size, device="cuda"), norm)
+    keys = ops.PagedKeys(pool[0], pool[1], dst, table, runs)
+    k, v = (_noise(rows, kv_heads, size) for _ in range(2))
+    return partial(ops.rotated_paged_attention, q, k, v, rotation, keys, size**-0.5)
 
 
 def _window_call(q: Tensor, kv_heads: int, window: int, scale: float) -> Callable[[], object]:

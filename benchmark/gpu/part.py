@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 from benchmark.environment import ROOT, Environment, write_result
-from benchmark.gpu import kernels, serve, steps, v41_kernels
+from benchmark.gpu import agents, greedy, kernels, serve, steps, timeline, v41_kernels
 from benchmark.gpu.measure import ceilings
 
 PACKAGES = ("torch", "triton", "numpy")
@@ -94,6 +94,18 @@ def _serve(model: str) -> Content:
     return {"model": model, **serve.measure(model)}
 
 
+def _agents(model: str) -> Content:
+    return {"model": model, **agents.measure(model)}
+
+
+def _timeline(model: str) -> Content:
+    return {"model": model, **timeline.measure(model)}
+
+
+def _greedy(model: str) -> Content:
+    return greedy.measure()
+
+
 def _v41(model: str) -> Content:
     return v41_kernels.measure()
 
@@ -103,6 +115,9 @@ PARTS: dict[str, Callable[[str], Content]] = {
     "kernels": _kernels,
     "steps": _steps,
     "serve": _serve,
+    "agents": _agents,
+    "timeline": _timeline,
+    "greedy": _greedy,
     "v41": _v41,
     "golden": _golden,
     "sanitizer": _sanitized,

@@ -21,20 +21,30 @@ CONCURRENT = 64
 LONG = 8192
 
 
-def measure(name: str) -> dict[str, object]:
+def spec(name: str, *more: str) -> Spec:
+    """A server of a folder of `models/`; `more` flags beside the usual ones."""
     flags = ["--device", "cuda", "--load-format", "dummy", "--grammar-backend", "none"]
     flags += ["--tokenizer-path", str(TOKENIZER), "--context-length", "16384"]
-    argv = [sys.executable, "-m", "treadle.launch_server", "--model-path", str(MODELS / name)]
-    argv += [*flags, "--port", "{port}", "--max-running-requests", str(CONCURRENT)]
+    flags += ["--max-running-requests", str(CONCURRENT), *more]
+    argv, environ = command_of(str(MODELS / name), *flags)
+    return Spec(name, argv, environ, TreadleWire(), "/ready")
+
+
+def command_of(model: str, *flags: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    """What starts our server, and its environment."""
+    argv = [sys.executable, "-m", "treadle.launch_server", "--model-path", model, *flags]
     path = os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")])
-    spec = Spec(name, tuple(argv), {"PYTHONPATH": path}, TreadleWire(), "/ready")
+    return (*argv, "--port", "{port}"), {"PYTHONPATH": path}
+
+
+def measure(name: str) -> dict[str, object]:
     ids = np.random.default_rng(1)
 
     def prompt(length: int) -> list[int]:
         return [int(x) for x in ids.integers(0, TOKENIZER_IDS, length)]
 
     began = time.monotonic()
-    with Server(spec) as server:
+    with Server(spec(name)) as server:
         server.wait_until_ready()
         start_s = time.monotonic() - began
         server.generate(prompt(PROMPT), 16)

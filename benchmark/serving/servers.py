@@ -109,6 +109,11 @@ class Server:
             pss += info.pss
         return Memory(round(rss / 2**20, 1), round(pss / 2**20, 1))
 
+    def cpu_s(self) -> dict[str, float]:
+        """CPU time so far of each process, by its title."""
+        times = {" ".join(x.cmdline()[:1]): x.cpu_times() for x in self._tree()}
+        return {title: found.user + found.system for title, found in times.items()}
+
     def stop(self) -> None:
         """In order first; what is left after `STOP_S` is killed."""
         tree = self._tree() if self._process.poll() is None else []
