@@ -16,7 +16,7 @@ import aiohttp
 import numpy as np
 import orjson
 
-from treadle.bench.traces import Speller, Turn
+from treadle.bench.traces import Speller, Turn, drawn
 
 from .clients import Clients
 from .costs import Costs
@@ -143,7 +143,4 @@ class Player:
 
 def drawn_ids(spelled: array[int], vocab: int) -> list[int]:
     """Ids of a vocabulary, equal where `spelled` is equal and otherwise as good as random."""
-    values = np.frombuffer(spelled, np.int32).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    values = (values ^ (values >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-    found: list[int] = ((values >> np.uint64(33)) % np.uint64(vocab - FIRST_ID)).tolist()
-    return [FIRST_ID + value for value in found]
+    return [FIRST_ID + value for value in drawn(spelled, vocab - FIRST_ID)]

@@ -76,7 +76,7 @@ def main() -> None:
         "peer": llama_version(args.llama_server) if args.llama_server else "",
         "threads": args.threads,
         "rounds": args.rounds,
-        "servers": {name: _shown(server.spec) for name, server in running.items()},
+        "servers": {name: str(server.launch) for name, server in running.items()},
         "notes": args.note,
         "seconds": round(time.monotonic() - began),
         "summary": lines,
@@ -103,11 +103,6 @@ def _specs(section: str, args: argparse.Namespace) -> Iterator[Spec]:
         for name, flags in LLAMA_VARIANTS[section].items():
             more = (*flags, *args.llama_args.split())
             yield llama_spec(name, args.llama_server, args.model, args.threads, more)
-
-
-def _shown(spec: Spec) -> str:
-    """The command line without folders."""
-    return " ".join(Path(word).name if word.startswith("/") else word for word in spec.argv)
 
 
 def _arguments() -> argparse.Namespace:

@@ -1,36 +1,39 @@
-"""Servers under test as child processes: started on a free port, asked, weighed, stopped.
-
-A `Server` is one process tree with the wire that it speaks. Its log goes to a temporary file and is
-shown when it does not come up.
-"""
+"""Servers under test that are asked by blocking calls: a process and the wire that it speaks."""
 
 from __future__ import annotations
 
-import os
-import shlex
-import signal
-import socket
-import subprocess
-import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import IO
 
-import psutil
-from benchmark.environment import ROOT
-from benchmark.serving.client import LlamaWire, Reply, TreadleWire, Wire, exchange
+from benchmark.serving.client import LlamaWire, Reply, TreadleWire, Wire
 
-START_S = 600.0  # a busy machine takes minutes to import and load
-STOP_S = 30.0
-POLL_S = 0.2
+from treadle.bench.processes import (
+    START_S,
+    Launch,
+    ServerProcess,
+    free_port,
+    llama_launch,
+    llama_version,
+    stop_servers_on_term,
+    treadle_launch,
+)
+
+__all__ = [
+    "START_S",
+    "Server",
+    "Spec",
+    "free_port",
+    "llama_spec",
+    "llama_version",
+    "stop_servers_on_term",
+    "treadle_spec",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """How to start a server; `{port}` in `argv` is replaced by its port."""
+    """How to start a server, as `Launch`, and how to ask it."""
 
     name: str
     argv: tuple[str, ...]
@@ -39,53 +42,12 @@ class Spec:
     ready_path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Of a process tree, MiB. `pss` counts a page that processes share once."""
-
-    rss: float
-    pss: float
-
-
-class Server:
+class Server(ServerProcess):
     """A context manager; `generate` may be called from several threads."""
 
     def __init__(self, spec: Spec) -> None:
-        self.name = spec.name
+        super().__init__(Launch(spec.name, spec.argv, spec.environ, spec.ready_path))
         self.spec = spec
-        self.port = free_port()
-        self._log = _open_log()
-        self._process = subprocess.Popen(
-            [word.replace("{port}", str(self.port)) for word in spec.argv],
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **spec.environ},
-        )
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def wait_until_ready(self) -> None:
-        """Raises RuntimeError with the end of the log."""
-        deadline = time.monotonic() + START_S
-        while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                break
-            if self._answers():
-                return
-            time.sleep(POLL_S)
-        self._log.seek(0)
-        tail = self._log.read().decode(errors="replace")[-4000:]
-        raise RuntimeError(f"{self.name} did not come up:\n{tail}")
 
     def generate(self, prompt: list[int], max_tokens: int) -> Reply:
         """Greedy. Raises RuntimeError when another number of tokens came back."""
@@ -101,87 +63,16 @@ class Server:
         """What the model wants before a text: BOS, or nothing."""
         return self.spec.wire.tokenize(self.port, "", add_special=True)
 
-    def memory(self) -> Memory:
-        rss = pss = 0
-        for process in self._tree():
-            info = process.memory_full_info()
-            rss += info.rss
-            pss += info.pss
-        return Memory(round(rss / 2**20, 1), round(pss / 2**20, 1))
-
-    def cpu_s(self) -> dict[str, float]:
-        """CPU time so far of each process, by its title."""
-        times = {" ".join(x.cmdline()[:1]): x.cpu_times() for x in self._tree()}
-        return {title: found.user + found.system for title, found in times.items()}
-
-    def stop(self) -> None:
-        """In order first; what is left after `STOP_S` is killed."""
-        tree = self._tree() if self._process.poll() is None else []
-        if tree:
-            self._process.send_signal(signal.SIGINT)
-        try:
-            self._process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        _, alive = psutil.wait_procs(tree, timeout=STOP_S)
-        for process in alive:
-            process.kill()
-        self._log.close()
-
-    def _tree(self) -> list[psutil.Process]:
-        top = psutil.Process(self._process.pid)
-        return [top, *top.children(recursive=True)]
-
-    def _answers(self) -> bool:
-        try:
-            return exchange(self.port, "GET", self.spec.ready_path)[0] == 200
-        except OSError:
-            return False
-
-
-def stop_servers_on_term() -> None:
-    """Make SIGTERM an exception, so that servers are stopped on the way out."""
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, leave)
-
-
-def _open_log() -> IO[bytes]:
-    return tempfile.TemporaryFile()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
 
 def treadle_spec(command: str, model: Path, threads: int, more: Sequence[str] = ()) -> Spec:
     """`command` starts our server and is given the flags of the test."""
-    argv = [*shlex.split(command), "--model-path", str(model), "--num-threads", str(threads)]
-    argv += ["--port", "{port}", "--log-level", "warning", *more]
-    path = os.pathsep.join([str(ROOT / "python"), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return Spec("treadle", tuple(argv), {"PYTHONPATH": path}, TreadleWire(), "/ready")
+    return _spec(treadle_launch(command, str(model), threads, more), TreadleWire())
 
 
 def llama_spec(name: str, binary: Path, model: Path, threads: int, more: Sequence[str]) -> Spec:
     """`name` says in what it differs from the defaults, for which `more` holds the flags."""
-    count = str(threads)
-    argv = [str(binary), "-m", str(model), "-t", count, "-tb", count, "--no-webui"]
-    argv += ["--host", "127.0.0.1", "--port", "{port}", *more]
-    folders = [str(binary.parent), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    environ = {"LD_LIBRARY_PATH": os.pathsep.join(folders)}
-    return Spec(name, tuple(argv), environ, LlamaWire(), "/health")
+    return _spec(llama_launch(name, binary, model, threads, more), LlamaWire())
 
 
-def llama_version(binary: Path) -> str:
-    environ = {**os.environ, "LD_LIBRARY_PATH": str(binary.parent)}
-    run = subprocess.run(
-        [str(binary), "--version"], env=environ, capture_output=True, text=True, check=True
-    )
-    lines = (run.stdout + run.stderr).strip().splitlines()
-    return "; ".join(line.strip() for line in lines[:2])
+def _spec(launch: Launch, wire: Wire) -> Spec:
+    return Spec(launch.name, launch.argv, launch.environ, wire, launch.ready_path)

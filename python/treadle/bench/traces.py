@@ -112,6 +112,14 @@ class Speller:
         return array("i", (known + np.int32(mix(1, copy))).tobytes())
 
 
+def drawn(spelled: array[int], count: int) -> list[int]:
+    """Numbers below `count`, equal where `spelled` is equal and otherwise as good as random."""
+    values = np.frombuffer(spelled, np.int32).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    values = (values ^ (values >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    found: list[int] = ((values >> np.uint64(33)) % np.uint64(count)).tolist()
+    return found
+
+
 def mix(seed: int, value: int) -> int:
     """29 bits, the same in every process."""
     value = (seed * 0x9E3779B97F4A7C15 + value * 0xD1342543DE82EF95 + 0x632BE59BD9B4E019) & _MASK

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import random
 from array import array
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+
+from .traces import drawn
 
 TEXT = """
 the of and to in is it you that he was for on are with as his they be at one have this from or had
@@ -56,13 +58,13 @@ class Vocabulary:
         count = max(1, num_tokens - len(self.prefix))
         return array("i", (*self.prefix, *rng.choices(self.ids, k=count)))
 
-    def spelled(self, numbers: Sequence[int]) -> list[int]:
-        """Ids that are equal where the numbers are."""
-        return [self.ids[number % len(self.ids)] for number in numbers]
+    def spelled(self, trace: array[int]) -> list[int]:
+        """Ids for what a trace spells."""
+        return [self.ids[number] for number in drawn(trace, len(self.ids))]
 
-    def worded(self, numbers: Sequence[int]) -> str:
-        """Words that are equal where the numbers are, about one token each."""
-        return "".join(f" {self.words[number % len(self.words)]}" for number in numbers)
+    def worded(self, trace: array[int]) -> str:
+        """Words for what a trace spells, about one token each."""
+        return "".join(f" {self.words[number]}" for number in drawn(trace, len(self.words)))
 
 
 async def read_vocabulary(encode: Encode | None) -> Vocabulary:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 
 import pytest
 
@@ -48,5 +49,7 @@ async def test_equal_numbers_spell_equal_words_and_ids():
         return [WORDS.index(word) for word in split(text)]
 
     words = await read_vocabulary(encode)
-    assert words.spelled([3, 3 + len(WORDS), 5]) == [3, 3, 5]
-    assert split(words.worded([3, 3 + len(WORDS)])) == [WORDS[3]] * 2
+    one, same, other = words.spelled(array("i", [3, 3, 5]))
+    assert one == same != other
+    assert split(words.worded(array("i", [3, 3]))) == [WORDS[one]] * 2
+    assert len(set(words.spelled(array("i", range(1000, 2000))))) > 200
