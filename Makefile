@@ -11,16 +11,22 @@ BIN := $(VENV)/bin
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/pip install --quiet
 BUILT := pyproject.toml $(wildcard kernels/cpu/*.cpp kernels/cpu/*.h)
 
-.PHONY: serve test
+.PHONY: serve test check suite
 
 serve: $(VENV)/.serve
 	$(BIN)/python -m treadle.launch_server --model-path '$(MODEL)' --port $(PORT) $(ARGS)
 
+# Types are one process's work and the tests two's: together they leave no core idle
 test: $(VENV)/.dev
+	$(MAKE) --jobs 2 check suite
+
+check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+suite: $(VENV)/.dev
 	$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 30
 
 $(VENV)/.torch:

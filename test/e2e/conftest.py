@@ -15,7 +15,7 @@ StartServer = Callable[..., Server]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--soak-seconds", type=float, default=5.0, help="length of the soak test")
+    parser.addoption("--soak-seconds", type=float, default=3.0, help="length of the soak test")
     parser.addoption("--fuzz-requests", type=int, default=100, help="least generated requests")
     parser.addoption("--storm-requests", type=int, default=40, help="of each storm of aborts")
     parser.addoption("--chaos-seconds", type=float, default=8.0, help="of the router under kills")

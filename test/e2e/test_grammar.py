@@ -144,8 +144,9 @@ def test_any_path_of_a_random_model_is_an_answer_of_its_grammar(serve: StartServ
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_real_model_answers_in_its_grammar(serve: StartServer):
+    """A random model goes more ways; this one wants to end, and writes what is likely."""
     server = serve("demo:smollm2-135m", "--kv-cache-memory", "256M")
-    check_all(server)
+    check_forcing(server)
     body = {
         "messages": [{"role": "user", "content": "Invent a person. Answer in JSON."}],
         "max_tokens": 120,

@@ -87,7 +87,7 @@ async def test_random_disconnects_leak_nothing(serve: StartServer, pytestconfig:
     seconds = pytestconfig.getoption("--soak-seconds")
     # few pages: they are not resident until written, and the first load has to write them all
     server = serve("demo:smollm2-135m", "--kv-cache-memory", "96M")
-    await load(server, max(5.0, seconds / 3), seed=1)  # buffers grow to their size
+    await load(server, max(3.0, seconds / 3), seed=1)  # buffers grow to their size
     before, rss_before = await idle_state(server), resident_bytes(server)
     finished = await load(server, seconds, seed=1000)
     after, rss_after = await idle_state(server), resident_bytes(server)
