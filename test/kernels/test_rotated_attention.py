@@ -177,6 +177,17 @@ def test_missing_history_poisons_a_single_row():
     assert not pool.step(triton, [stream], [(112, 113)], rotation, [100]).isnan().any()
 
 
+@pytest.mark.parametrize("lost", [42, 59, 75, 105])
+def test_missing_history_is_seen_in_any_block(lost, monkeypatch):
+    """S5: blocks of 16 keys, so that a program walks over several."""
+    monkeypatch.setattr(triton_module, "BLOCK", 512)
+    stream, pool = make_stream(SMALL, 120, seed=5), Window(SMALL, F32, 1)
+    pool.step(reference, [stream], [(0, 111)], rotation_of(SMALL, list(range(111)), has_norm=True))
+    pool.keys.tags[1, lost % RING] = lost - RING
+    rotation = rotation_of(SMALL, [111], has_norm=True)
+    assert pool.step(triton, [stream], [(111, 112)], rotation).isnan().all()
+
+
 def test_a_position_outside_the_table_is_not_a_number():
     stream, pool = make_stream(SMALL, 3, seed=5), Window(SMALL, F32, 1)
     table = rotation_of(SMALL, [0], has_norm=False)
