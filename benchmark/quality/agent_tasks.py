@@ -17,7 +17,6 @@ Nothing is timed but the whole. Windows of ended requests are not kept, so every
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 import time
 from collections import Counter
@@ -28,6 +27,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmark.environment import ROOT, Environment, describe_file, write_result
+from benchmark.quality.accuracy import Accuracy
 from benchmark.quality.agent_cases import AgentCase, Outcome, ask, read_cases
 from benchmark.serving.servers import Server, stop_servers_on_term, treadle_spec
 
@@ -134,17 +134,16 @@ def _run(args: argparse.Namespace, name: str, cases: Sequence[AgentCase]) -> Sum
 def summarise(
     mode: str, outcomes: Sequence[Outcome], cases: Sequence[AgentCase], elapsed_s: float
 ) -> Summary:
-    size, passed = len(outcomes), sum(x.passed for x in outcomes)
-    share = passed / size
+    accuracy = Accuracy.of([x.passed for x in outcomes])
     hits = [x for x, case in zip(outcomes, cases, strict=True) if allows_hit(case)]
     is_primed = MODES[mode].is_primed
     total, good = Counter(x.kind for x in outcomes), Counter(x.kind for x in outcomes if x.passed)
     return Summary(
         mode=mode,
-        cases=size,
-        passed=passed,
-        accuracy=round(share, 4),
-        standard_error=round(math.sqrt(share * (1 - share) / size), 4),
+        cases=accuracy.cases,
+        passed=accuracy.passed,
+        accuracy=round(accuracy.share, 4),
+        standard_error=round(accuracy.standard_error, 4),
         hits_allowed=len(hits) if is_primed else 0,
         hits_taken=sum(x.cached > 0 for x in hits),
         cached_tokens=sum(x.cached for x in outcomes),
