@@ -73,7 +73,7 @@ class Engine:
         rows = [[logits] for logits in first]
         for position in range(hit + 1, len(tokens)):
             spans = [RowSpan(slot, position, position, position + 1, 1) for slot in slots]
-            for row, logits in zip(rows, self._step(tokens, spans), strict=True):
+            for row, logits in zip(rows, self.step(tokens, spans), strict=True):
                 row.append(logits)
         cold, *warm = (torch.stack(row) for row in rows)
         return cold, [self._replayed(x, hit, d) for x, d in zip(warm, slopes, strict=True)]
@@ -82,32 +82,12 @@ class Engine:
         """Logits [n, V] of rows [hit, len(tokens)), nothing replayed."""
         return self.compare(tokens, hit, ())[0]
 
-    def schedule(self, slope: int) -> ReplaySchedule:
+    def schedule(self, slope: int, depth: int = DEPTH) -> ReplaySchedule:
         config = self.runner.config
         kinds = tuple(layer.kind for layer in config.layers)
-        return ReplaySchedule.staircase(kinds, config.window, slope, DEPTH)
+        return ReplaySchedule.staircase(kinds, config.window, slope, depth)
 
-    def _enter(self, tokens: Sequence[int], hit: int, slopes: Sequence[int]) -> list[Tensor]:
-        """Fill every slot up to row `hit`. Logits [V] of that row, by slot."""
-        size = self.runner.page_size
-        num_pages = -(-len(tokens) // size)
-        pages = array("i", range(1, num_pages + 1))
-        entry: Entry | None = _entry(COLD_SLOT, pages, 0, 0, 0)
-        for start in range(0, hit, CHUNK_ROWS):
-            end = min(hit, start + CHUNK_ROWS)
-            self._step(tokens, [RowSpan(COLD_SLOT, start, start, end, 0)], entry)
-            entry = None
-        first = [self._step(tokens, [RowSpan(COLD_SLOT, hit, hit, hit + 1, 1)])[0]]
-        for i, slope in enumerate(slopes, start=1):
-            own = array("i", range(1 + i * num_pages, 1 + (i + 1) * num_pages))
-            adopted = pages[: hit // size] + own[hit // size :]
-            floor = self.schedule(slope).entry_start(0, hit)
-            entry = _entry(COLD_SLOT + i, adopted, floor, hit, slope)
-            span = RowSpan(COLD_SLOT + i, floor, hit, hit + 1, 1)
-            first.append(self._step(tokens, [span], entry)[0])
-        return first
-
-    def _step(
+    def step(
         self, tokens: Sequence[int], spans: Sequence[RowSpan], entry: Entry | None = None
     ) -> Tensor:
         """Logits [n, V] of the sampled spans, a copy."""
@@ -120,6 +100,26 @@ class Engine:
         with torch.inference_mode():
             plan = StepPlan(self.step_number, data, ids, resets, pages)
             return self.runner.forward(plan)[0].clone()
+
+    def _enter(self, tokens: Sequence[int], hit: int, slopes: Sequence[int]) -> list[Tensor]:
+        """Fill every slot up to row `hit`. Logits [V] of that row, by slot."""
+        size = self.runner.page_size
+        num_pages = -(-len(tokens) // size)
+        pages = array("i", range(1, num_pages + 1))
+        entry: Entry | None = make_entry(COLD_SLOT, pages, 0, 0, 0)
+        for start in range(0, hit, CHUNK_ROWS):
+            end = min(hit, start + CHUNK_ROWS)
+            self.step(tokens, [RowSpan(COLD_SLOT, start, start, end, 0)], entry)
+            entry = None
+        first = [self.step(tokens, [RowSpan(COLD_SLOT, hit, hit, hit + 1, 1)])[0]]
+        for i, slope in enumerate(slopes, start=1):
+            own = array("i", range(1 + i * num_pages, 1 + (i + 1) * num_pages))
+            adopted = pages[: hit // size] + own[hit // size :]
+            floor = self.schedule(slope).entry_start(0, hit)
+            entry = make_entry(COLD_SLOT + i, adopted, floor, hit, slope)
+            span = RowSpan(COLD_SLOT + i, floor, hit, hit + 1, 1)
+            first.append(self.step(tokens, [span], entry)[0])
+        return first
 
     def _replayed(self, logits: Tensor, hit: int, slope: int) -> Replayed:
         schedule = self.schedule(slope)
@@ -135,7 +135,10 @@ class Entry:
     pages: PageUpdate
 
 
-def _entry(slot: int, pages: array[int], floor: int, hit: int, slope: int) -> Entry:
+def make_entry(
+    slot: int, pages: array[int], floor: int, hit: int, slope: int, depth: int = DEPTH
+) -> Entry:
+    """Rows from `floor` on are run, those below `hit` are replayed."""
     params = SamplingParams(max_new_tokens=1, temperature=0.0)
-    reset = SlotReset(slot, floor, hit, slope, DEPTH, hit + 1, 0, params)
+    reset = SlotReset(slot, floor, hit, slope, depth, hit + 1, 0, params)
     return Entry(reset, PageUpdate(slot, 0, pages))

@@ -2,9 +2,13 @@
 
     python -m benchmark.quality.replay_drift --model FILE.gguf [--quantization q8_0]
         [--parts engine,served] [--hits 2048] [--slopes 0,32,64] [--new-tokens 32] [--out NAME]
+    python -m benchmark.quality.replay_drift --parts curves --corpora FOLDER [--documents 30]
 
-Run from the root of the repository; `--model` also takes demo:gemma3-270m. Two measurements:
+Run from the root of the repository; `--model` also takes demo:gemma3-270m. Three measurements:
 
+curves  public-domain documents (`corpora.py`): drift against depth, slope, length of the hit,
+        distance from it and stacked turns, as tables and plots (`curves.py`). It can be stopped
+        and started again.
 engine  the server's worker in this process, teacher-forced along the text, whole distributions:
         the table of record (`engine.py`)
 served  a server over HTTP, greedy, the 20 most likely ids of each row: a lower bound of the KL
@@ -23,8 +27,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmark.environment import Environment, describe_file, write_result
-from benchmark.quality import served
+from benchmark.environment import RESULTS, Environment, describe_file, write_result
+from benchmark.quality import corpora, served
+from benchmark.quality.curve_plots import draw
+from benchmark.quality.curve_run import Job, run
+from benchmark.quality.curve_run import summarise as summarise_curves
+from benchmark.quality.curve_run import table as curve_table
+from benchmark.quality.curves import Plan
 from benchmark.quality.drift import Drift, nll, row_kl, summarise, table
 from benchmark.quality.engine import Engine
 from benchmark.quality.texts import Text, load_texts
@@ -35,7 +44,7 @@ from treadle.srt.checkpoint import resolve_path
 from treadle.srt.tokenizer.encode import Tokenizer
 
 PACKAGES = ("torch", "numpy")
-PARTS = ("engine", "served")
+PARTS = ("engine", "served", "curves")
 
 
 def main() -> None:
@@ -43,7 +52,9 @@ def main() -> None:
     stop_servers_on_term()
     environment = Environment.read(PACKAGES)
     path = resolve_path(args.model)
-    texts = _encoded(path, max(args.hits) + max(args.new_tokens, served.PROMPT_TAIL))[: args.texts]
+    parts = [part for part in args.parts if part != "curves"]
+    num_tokens = max(args.hits) + max(args.new_tokens, served.PROMPT_TAIL)
+    texts = _encoded(path, num_tokens)[: args.texts] if parts else []
     began = time.monotonic()
     result: dict[str, object] = {
         "environment": environment,
@@ -53,15 +64,38 @@ def main() -> None:
         "notes": args.note,
     }
     measures = {"engine": _engine, "served": _served}
-    for part in args.parts:
+    for part in parts:
         drifts = measures[part](path, texts, args)
         summaries = summarise(drifts)
         print(table(f"{part}, {args.quantization}, {args.new_tokens} rows a text", summaries))
         print()
         result[part] = {"summary": summaries, "texts": drifts}
+    if "curves" in args.parts:
+        result["curves"] = _curves(path, args, environment)
     result["seconds"] = round(time.monotonic() - began)
     if args.out:
         print(f"written: {write_result(args.out, result).name}", file=sys.stderr)
+
+
+def _curves(path: Path, args: argparse.Namespace, environment: Environment) -> object:
+    """Also draws them, when a result is to be written."""
+    if args.corpora is None:
+        sys.exit(f"--corpora: a folder is needed ({corpora.__name__})")
+    job = Job(
+        path=path,
+        corpora=args.corpora,
+        documents=args.documents,
+        quantization=args.quantization,
+        threads=args.threads,
+        name=args.out or "unnamed",
+        commit=environment.commit,
+    )
+    measured = run(job)
+    summaries = summarise_curves(measured)
+    print(curve_table(summaries))
+    if args.out:
+        draw(summaries, RESULTS / f"{args.out}.png")
+    return {"plan": Plan(), "summary": summaries, "documents": measured}
 
 
 def _engine(
@@ -168,9 +202,11 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
+    add("--corpora", type=Path, help="folder with archives of packages, for the curves")
+    add("--documents", type=int, default=30, help="of the curves")
     add("--model", default="demo:gemma3-270m", help="a model with window layers")
     add("--quantization", choices=("none", "q8_0"), default="q8_0", help="of weights in memory")
-    add("--parts", type=_parts, default=list(PARTS), help="engine, served or both")
+    add("--parts", type=_parts, default=["engine", "served"], help="of engine, served, curves")
     add("--against-float32", action="store_true", help="also the rounding of packed weights")
     add("--hits", type=_numbers, default=[2048], help="lengths of the hit, multiples of a page")
     add("--slopes", type=_numbers, default=[0, 32, 64])
