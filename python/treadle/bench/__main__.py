@@ -1,4 +1,4 @@
-"""`python -m treadle.bench COMMAND`: load a server, play agents, compare servers, draw results."""
+"""`python -m treadle.bench COMMAND`, one of `COMMANDS`."""
 
 from __future__ import annotations
 
@@ -15,21 +15,13 @@ USAGE = "usage: python -m treadle.bench COMMAND [flags]    more: COMMAND --help\
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status. A command is imported when it is asked for: some need matplotlib, one that only
-    loads a server does not."""
+    """Exit status. A command is imported when it is asked for."""
     name = argv[0] if argv else ""
     if name not in COMMANDS:
         wants_help = name in ("help", "--help", "-h")
         (sys.stdout if wants_help else sys.stderr).write(USAGE)
         return 0 if wants_help else 2
-    try:
-        command = import_module(f".{name}", __package__)
-    except ModuleNotFoundError as error:
-        if error.name != "matplotlib":
-            raise
-        sys.stderr.write(f"error: {name} draws with matplotlib: pip install 'treadle[bench]'\n")
-        return 2
-    status: int = command.main(argv[1:])
+    status: int = import_module(f".{name}", __package__).main(argv[1:])
     return status
 
 
