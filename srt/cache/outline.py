@@ -2,8 +2,7 @@
 
 Breadth first, so what many prompts share comes before what one has added. Of siblings the newest
 first, and not more than `CHILDREN` of them, so that some paths are seen to their end. Reads at most
-`limit` nodes, whatever the tree has: 1,000 take 1 to 3 ms, as near as they lie in memory. What is
-left out is counted where its parent is (`unseen`).
+`limit` nodes, whatever the tree has. What is left out is counted where its parent is (`unseen`).
 """
 
 from __future__ import annotations

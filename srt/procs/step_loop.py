@@ -45,7 +45,7 @@ from .heap import return_freed_memory
 log = logging.getLogger(__name__)
 
 IDLE_CHECK_S = 1.0  # counting all pages takes milliseconds; not between the turns of a dialogue
-# Bounds of a snapshot: 2 to 4 ms to make, 60 KB to send.
+# Bounds of a snapshot, which is made between two steps.
 OUTLINE_NODES = 1000
 REQUEST_VIEWS = 64  # that run, and as many that wait
 SESSION_VIEWS = 64
