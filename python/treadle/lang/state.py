@@ -126,8 +126,8 @@ class State:
     # Reading
 
     def __getitem__(self, name: str) -> Any:
-        """Waits for this variable only. Raises KeyError for one that no expression sets, and the
-        error that its generation met."""
+        """Waits for this variable only. Raises the error that its generation met, or that ended
+        the branch before an expression could set it; KeyError for one that no expression sets."""
         return self._full(name).get()
 
     def __contains__(self, name: str) -> bool:
@@ -151,6 +151,9 @@ class State:
 
     async def read(self, name: str) -> Any:
         """As `s[name]`, for programs that are coroutines."""
+        if self._never_comes(name):
+            await self.settle()
+            self._raise_error()
         cell = self._cell(name)
         await settled(cell.done)
         return cell.get()
@@ -161,7 +164,14 @@ class State:
             raise KeyError(f"no variable {name!r} is set here; set are: {known}")
         return self._cells[name]
 
+    def _never_comes(self, name: str) -> bool:
+        """A branch may end, cancelled or in an error, before an expression sets the variable."""
+        branch = self._branch
+        return name not in self._cells and (branch.is_ending or branch.error is not None)
+
     def _full(self, name: str) -> Cell:
+        if self._never_comes(name):
+            self._raise_error()
         cell = self._cell(name)
         wait(cell.done, self._run.body_loop, f"await s.read({name!r})")
         return cell
@@ -184,23 +194,19 @@ class State:
     def text(self) -> str:
         """All that was appended and generated. Of a chat each turn begins with its role; for what
         the model sees see `token_ids`."""
-        return self._settled().transcript.shown
+        return self.sync()._branch.transcript.shown
 
     def messages(self) -> list[Json]:
         """Of a chat, in the form of the chat API; [] for a text."""
-        return self._settled().transcript.all_messages()
+        return self.sync()._branch.transcript.all_messages()
 
     def prompt(self) -> Prompt | None:
         """What the next generation would go on from."""
-        return self._settled().transcript.so_far()
+        return self.sync()._branch.transcript.so_far()
 
     def error(self) -> Exception | None:
         """What ended the branch early; None when all is well."""
-        return self._body_error or self._settled().error
-
-    def _settled(self) -> Branch:
-        self.sync()
-        return self._branch
+        return self._body_error or self.sync()._branch.error
 
     # Watching
 
@@ -232,10 +238,10 @@ class State:
         while (event := background().wait(_next(events))) is not None:
             if isinstance(event, TextEvent) and (var is None or event.name == var):
                 yield event.text
-        if var is not None and var in self._cells:
-            self[var]
+        if var is None:
+            self._raise_error()
         else:
-            self._raise_error(var)
+            self[var]
 
     async def text_async_iter(
         self, var: str | None = None, return_meta_data: bool = False
@@ -246,22 +252,17 @@ class State:
         async for event in self._events(self._has_all(var)):
             if isinstance(event, TextEvent) and (var is None or event.name == var):
                 yield (event.text, {}) if return_meta_data else event.text
-        if var is not None and var in self._cells:
+        if var is not None:
             await self.read(var)
+            if return_meta_data:
+                yield "", self.get_meta_info(var)
         else:
             await self.settle()
-            self._raise_error(var)
-        if return_meta_data and var is not None:
-            yield "", self.get_meta_info(var)
+            self._raise_error()
 
     def _has_all(self, var: str | None) -> Callable[[], bool]:
         """Whether the variable is complete."""
-
-        def has_all() -> bool:
-            cell = None if var is None else self._cells.get(var)
-            return cell is not None and cell.done.done()
-
-        return has_all
+        return lambda: var is not None and var in self._cells and self._cells[var].done.done()
 
     def _check_watched(self, var: str | None = None) -> None:
         if not self._run.is_streaming:
@@ -275,12 +276,9 @@ class State:
             )
         self._cell(var)
 
-    def _raise_error(self, var: str | None) -> None:
-        error = self.error()
-        if error is not None:
+    def _raise_error(self) -> None:
+        if (error := self.error()) is not None:
             raise error
-        if var is not None:
-            self._cell(var)
 
     # Branching
 

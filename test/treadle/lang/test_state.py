@@ -128,6 +128,25 @@ def test_cancel_ends_what_runs_and_fails_what_waits(backend: FakeBackend):
     assert isinstance(state.error(), tr.Cancelled) and backend.cancelled == 1
 
 
+@pytest.mark.parametrize("read", [tr.State.__getitem__, lambda s, name: asyncio.run(s.read(name))])
+def test_a_name_that_a_cancelled_program_did_not_reach_is_no_key_error(
+    read: Any, backend: FakeBackend
+):
+    held(backend, "b")
+
+    @tr.function
+    def reads_first(s):
+        s += "b" + tr.gen("x")
+        s += s["x"] + tr.gen("y")
+
+    state = reads_first.run(stream=True)
+    while not backend.asked:
+        pass
+    state.cancel()
+    with pytest.raises(tr.Cancelled):
+        read(state, "y")
+
+
 def test_every_branch_is_a_session_and_knows_its_parent(backend: FakeBackend):
     @tr.function
     def family(s):
