@@ -54,7 +54,7 @@ CHATS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     (
         "port the markdown table writer to our reports",
-        ("tqdm:tqdm/std.py", "benchmark/serving/report.py", "benchmark/kernels/bench_linear.py"),
+        ("tqdm:tqdm/std.py", "python/treadle/bench/ratios.py", "benchmark/kernels/bench_linear.py"),
     ),
     (
         "add a test for templates with nested loops",

@@ -26,7 +26,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmark.environment import Environment, describe_file, write_result
-from benchmark.serving import report
 from benchmark.serving.sections import SECTIONS, Bench
 from benchmark.serving.servers import (
     Server,
@@ -37,6 +36,7 @@ from benchmark.serving.servers import (
     treadle_spec,
 )
 
+from treadle.bench.ratios import summarise, table
 from treadle.srt.checkpoint import resolve_path
 
 OURS = "treadle"
@@ -68,8 +68,8 @@ def main() -> None:
             servers = [_ensure(spec, running, stack, bench) for spec in _specs(name, args)]
             print(f"{name}: {', '.join(server.name for server in servers)}", file=sys.stderr)
             SECTIONS[name](bench, servers)
-    lines = report.summarise(bench.samples, OURS)
-    print(report.table(lines))
+    lines = summarise(bench.samples, OURS)
+    print(table(lines))
     result = {
         "environment": environment,
         "model": describe_file(args.model),

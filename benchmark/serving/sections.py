@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from benchmark.serving.client import Reply
 from benchmark.serving.conversation import REPLY_TOKENS, History, Texts, steps
-from benchmark.serving.report import Sample
 from benchmark.serving.servers import Server
+
+from treadle.bench.ratios import Sample
 
 SETTLE_S = 0.3  # threads of the server before may still spin for a moment
 WARM_TOKENS = 400  # fits the smallest context that a peer is given

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from treadle.bench.spread import Spread
+from .spread import Spread
 
-LOWER_IS_BETTER = frozenset({"ttft_s", "mean_ttft_s", "rows", "rss_mib", "pss_mib"})
+FEWER_IS_BETTER = frozenset({"rows", "reprocessed_rows"})
 NOT_SHOWN = frozenset({"prompt_tokens", "cached_tokens"})
 
 
@@ -55,11 +55,16 @@ def _line(samples: Sequence[Sample], key: tuple[str, str, str], ours: str) -> Li
     peers = [name for name in found if name != ours]
     if not peers or ours not in found:
         return Line(section, step, metric, spreads, "", None)
-    pick = min if metric in LOWER_IS_BETTER else max
+    pick = min if is_lower_better(metric) else max
     best = pick(peers, key=lambda name: spreads[name].median)
     rounds = [r for r in found[ours] if found[best].get(r)]
     ratios = [found[ours][r] / found[best][r] for r in rounds]
     return Line(section, step, metric, spreads, best, Spread.of(ratios) if ratios else None)
+
+
+def is_lower_better(metric: str) -> bool:
+    """Times, memory and work; rates are better higher."""
+    return metric in FEWER_IS_BETTER or metric.endswith(("_s", "_ms", "_mib"))
 
 
 def table(lines: Sequence[Line]) -> str:
