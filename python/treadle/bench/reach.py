@@ -16,8 +16,11 @@ READ_BYTES = 1 << 20
 
 
 def open_http(headers: Mapping[str, str]) -> aiohttp.ClientSession:
+    """A connection for each request: some servers (llama.cpp's) close one after its answer without
+    saying so, and a request that was sent on it just then would be lost."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),  # the load decides what is in flight
+        # the load decides what is in flight
+        connector=aiohttp.TCPConnector(limit=0, force_close=True),
         timeout=aiohttp.ClientTimeout(total=None, sock_read=SILENCE_S),
         headers=headers,
         read_bufsize=READ_BYTES,

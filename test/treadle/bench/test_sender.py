@@ -72,3 +72,19 @@ async def test_a_whole_answer_is_timed_however_its_bytes_are_cut():
 async def test_no_server_is_an_error_of_the_request():
     async with open_http({}) as http:
         assert "Connect" in (await send(http, "http://127.0.0.1:9")).error
+
+
+async def test_no_connection_is_used_twice():
+    """llama.cpp's server closes them unasked, and a request on one just closed would be lost."""
+    ports = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        ports.append(request.transport.get_extra_info("peername")[1])
+        return await stream(EVENT, b"data: [DONE]\n\n")(request)
+
+    app = web.Application()
+    app.router.add_post("/generate", answer)
+    async with TestServer(app) as server, open_http({}) as http:
+        url = str(server.make_url("")).rstrip("/")
+        assert [(await send(http, url)).error for _ in range(3)] == [""] * 3
+    assert len(set(ports)) == 3
