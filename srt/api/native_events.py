@@ -17,7 +17,6 @@ from ..tokenizer.trail import Ending
 from .logprobs import Triples
 from .scoring import native_members
 from .service import WEIGHT_VERSION
-from .usage import cached_tiers
 
 
 class NativeResult:
@@ -85,7 +84,7 @@ class NativeResult:
             "prompt_tokens": usage.prompt_tokens,
             "completion_tokens": usage.completion_tokens,
             "cached_tokens": usage.cached_tokens,
-            "cached_tokens_details": cached_tiers(usage),
+            "cached_tokens_details": {"device": usage.cached_tokens, "host": 0, "storage": 0},
             "replayed_tokens": usage.replayed_tokens,
             "approx_generation": usage.approx_generation,
             "weight_version": WEIGHT_VERSION,

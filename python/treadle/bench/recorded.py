@@ -44,14 +44,11 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class TraceScale:
-    """`slowdown` stretches times; `length` is the factor of all lengths. A prompt is asked `rounds`
-    times, each time behind the answer to the one before.
-    """
+    """`slowdown` stretches times; `length` is the factor of all lengths."""
 
     slowdown: float
     length: float
     as_ids: bool
-    rounds: int
 
 
 def mooncake(path: Path, part: Slice, scale: TraceScale, words: Vocabulary) -> list[Conversation]:
@@ -65,15 +62,11 @@ def mooncake(path: Path, part: Slice, scale: TraceScale, words: Vocabulary) -> l
     for session in sessions[part.offset : last]:
         turn = session.turns[0]
         numbers = speller.ids(turn, 0)[: turn.prompt]
-        first: Prompt = words.worded(numbers)
-        again = first
+        prompt: Prompt = words.worded(numbers)
         if scale.as_ids:
-            again = array("i", words.spelled(numbers))
-            first = (array("i", words.prefix) + again)[: turn.prompt]
-        parts = [first, *[again] * (scale.rounds - 1)]
+            prompt = array("i", [*words.prefix, *words.spelled(numbers)][: turn.prompt])
         at_s = (session.start_s or 0.0) * scale.slowdown
-        turns = tuple(Turn(part, turn.prompt, turn.output) for part in parts)
-        found.append(Conversation(turns, at_s))
+        found.append(Conversation((Turn(prompt, turn.prompt, turn.output),), at_s))
     return found
 
 
