@@ -35,7 +35,7 @@ from benchmark.environment import ROOT, Environment, write_result
 
 from treadle.bench.spread import Spread
 
-PACKAGES = ("uvicorn", "uvloop", "httptools", "starlette", "aiohttp", "orjson")
+PACKAGES = ("uvicorn", "uvloop", "httptools", "starlette", "orjson")
 PROMPT = '"prompt": "' + "word " * 180 + '"'  # about 1 KB
 WAIT_S = 60.0
 

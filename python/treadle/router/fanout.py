@@ -18,8 +18,9 @@ from ..srt.errors import Aborted, BadRequest
 from .errors import NoReplica
 from .forward import read_body
 from .inflight import Inflight
+from .outcomes import Broken
 from .replicas import Replica, Replicas
-from .upstream import Broken, Upstream
+from .upstream import Upstream
 
 TIMEOUT_S = 60.0
 LIST_TIMEOUT_S = 5.0

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import orjson
 
 from .keys import KeyRules, Keys, find_keys, header_keys
+from .origin import quoted
 from .prompt_text import prompt_text
 
 MAX_ID_BYTES = 256
@@ -117,7 +118,7 @@ def read_incoming(
 
 def _raw_path(scope: Mapping[str, object], path: str) -> str:
     raw = scope.get("raw_path")
-    return raw.decode("latin-1") if isinstance(raw, bytes) else path
+    return raw.decode("latin-1") if isinstance(raw, bytes) else quoted(path)
 
 
 def _must_parse(keys: Keys, body: bytes, rules: ReadRules) -> bool:

@@ -13,12 +13,12 @@ import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
-import aiohttp
 import orjson
 
 from ..srt.errors import BadRequest, TreadleError
 from .affinity import Ask, Choice, Decision, Policy
 from .errors import NoReplica, SessionLost, UpstreamBroken, UpstreamTimeout
+from .exchange import Exchange
 from .incoming import Incoming
 from .inflight import Flight
 from .ledger import Ticket
@@ -27,6 +27,7 @@ from .outcomes import (
     NOT_ADMITTED,
     Again,
     Break,
+    Broken,
     Evidence,
     RetryBudget,
     after_break,
@@ -37,7 +38,7 @@ from .outcomes import (
 from .replicas import Replica, Replicas
 from .reply import BrokenAnswer, Headers, Reply
 from .sessions import ServerSessions
-from .upstream import Broken, Upstream, describe, kind_of, response_headers
+from .upstream import Upstream, header_value, response_headers
 
 ABORT_TIMEOUT_S = 2.0
 TARGET = "x-smg-target-worker"
@@ -76,7 +77,7 @@ class Journey:
         self._failed: frozenset[str] = frozenset()
         self._busy: frozenset[str] = frozenset()
         self._attempt = 0
-        self.own_headers: Headers = [(b"x-rid", self._rid.encode("latin-1", "replace"))]
+        self.own_headers: Headers = [(b"x-rid", header_value(self._rid))]
 
     @property
     def _rid(self) -> str:
@@ -137,7 +138,7 @@ class Journey:
             (b"x-router-replica", replica.name.encode()),
             (b"x-router-decision", choice.decision.value.encode()),
             (b"x-worker-id", replica.id.encode()),
-            (b"x-rid", self._rid.encode("latin-1", "replace")),
+            (b"x-rid", header_value(self._rid)),
         ]
 
     async def _try(self, choice: Choice, replica: Replica) -> Again:
@@ -156,7 +157,7 @@ class Journey:
         response = await self._await_answer(replica)
         try:
             status = response.status
-            was_admitted = NOT_ADMITTED not in response.headers
+            was_admitted = response.header(NOT_ADMITTED) is None
             again = after_status(
                 status, was_admitted=was_admitted, is_repeatable=self._incoming.is_repeatable
             )
@@ -175,7 +176,7 @@ class Journey:
         self._parts.metrics.answered(replica.name, status)
         return Again.NO
 
-    async def _await_answer(self, replica: Replica) -> aiohttp.ClientResponse:
+    async def _await_answer(self, replica: Replica) -> Exchange:
         try:
             async with asyncio.timeout(self._left_s):
                 return await self._parts.upstream.send(replica, self._incoming, self._rid)
@@ -187,24 +188,24 @@ class Journey:
         """Until the first byte of a body is overdue."""
         return self._began + self._parts.retry.deadline_s - time.monotonic()
 
-    def _headers(self, response: aiohttp.ClientResponse) -> Headers:
+    def _headers(self, response: Exchange) -> Headers:
         headers = response_headers(response)
         headers += self.own_headers
         headers += [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
-        if "x-request-id" not in response.headers:
-            headers.append((b"x-request-id", self._rid.encode("latin-1", "replace")))
+        if response.header("x-request-id") is None:
+            headers.append((b"x-request-id", header_value(self._rid)))
         return headers
 
-    async def _pass_on(self, response: aiohttp.ClientResponse, ticket: Ticket) -> None:
+    async def _pass_on(self, response: Exchange, ticket: Ticket) -> None:
         """Raises Broken."""
-        content, idle_s = response.content, self._parts.upstream.idle_timeout_s
-        data = await self._read(content.readany(), self._left_s)
+        idle_s = self._parts.upstream.idle_timeout_s
+        data = await self._read(response.read(), self._left_s)
         self._parts.replicas.ledger.answered(ticket)
         self._parts.metrics.first_byte(time.monotonic() - self._began)
         gathered = await self._maybe_session(response, data)
-        while not content.at_eof():
+        while not response.is_read:
             await self._reply.write(gathered)
-            gathered = await self._read(content.readany(), idle_s)
+            gathered = await self._read(response.read(), idle_s)
         await self._reply.end(gathered)
 
     async def _read(self, reading: Awaitable[bytes], limit_s: float) -> bytes:
@@ -212,10 +213,12 @@ class Journey:
         try:
             async with asyncio.timeout(limit_s):
                 return await reading
-        except (aiohttp.ClientError, TimeoutError, OSError) as e:
-            raise self._cut(e) from None
+        except TimeoutError:
+            raise self._cut(Break.TIMEOUT, "timed out") from None
+        except Broken as e:
+            raise self._cut(e.kind, e.reason) from None
 
-    async def _maybe_session(self, response: aiohttp.ClientResponse, data: bytes) -> bytes:
+    async def _maybe_session(self, response: Exchange, data: bytes) -> bytes:
         """Learns of opened and closed server-side sessions; gives the bytes read so far."""
         path, sessions = self._incoming.path, self._parts.sessions
         if self._incoming.session is None or response.status != 200:
@@ -223,13 +226,12 @@ class Journey:
         if path == "/close_session":
             sessions.closed(self._incoming.session)
         elif path == "/open_session":
-            data += await self._read(response.content.read(), self._parts.upstream.idle_timeout_s)
+            data += await self._read(response.read_all(), self._parts.upstream.idle_timeout_s)
             sessions.opened(opened_name(data) or self._incoming.session, self._flight.replica)
         return data
 
-    def _cut(self, error: BaseException) -> Broken:
-        kind = Break.MID_BODY if self._reply.has_body else kind_of(error)
-        return Broken(kind, describe(error))
+    def _cut(self, kind: Break, reason: str) -> Broken:
+        return Broken(Break.MID_BODY if self._reply.has_body else kind, reason)
 
     def _note(self, replica: Replica, evidence: Evidence) -> None:
         self._parts.replicas.note(replica.name, evidence, time.monotonic())

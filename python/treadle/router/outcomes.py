@@ -36,6 +36,17 @@ class Break(StrEnum):
     MID_BODY = "mid_body"
 
 
+class Broken(Exception):
+    """An exchange that ended without a whole answer. `reason` is for the log and the client: it
+    holds no addresses.
+    """
+
+    def __init__(self, kind: Break, reason: str) -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self.reason = reason
+
+
 class Again(StrEnum):
     NO = "no"
     BUSY = "busy"  # elsewhere; this replica is well

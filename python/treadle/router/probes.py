@@ -24,8 +24,9 @@ from ..srt.log import event
 from .ledger import LoadRules, reported_tokens
 from .lifecycle import Probe, State
 from .metrics import RouterMetrics
+from .outcomes import Broken
 from .replicas import Replica, Replicas
-from .upstream import Broken, Upstream
+from .upstream import Upstream
 
 TICK_S = 1.0
 FALLBACK = "/health"

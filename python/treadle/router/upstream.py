@@ -1,21 +1,26 @@
 """The client side of the router: one exchange with a replica, over pooled connections.
 
-Owns which headers travel and what an exception of the HTTP client says of the request: whether the
-replica can have begun. Closing an answer that was not read to its end closes the connection, by
-which the replica learns that nobody waits any more.
+Owns which headers travel, and that what leaves is one request: no header and no target breaks a
+line. Bytes pass as they come: no redirects, no cookies, no decompression. A
+question without effect (GET, HEAD) that was put to an idle connection whose replica was just then
+closing it is put once more over a new one; for all else what happened is told, and the table of
+retries decides.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
+import re
 import ssl
+from functools import lru_cache
 from types import TracebackType
 
-import aiohttp
-
+from .dialer import Dialer
+from .exchange import Exchange
 from .incoming import Incoming
-from .outcomes import Break
+from .origin import Origin, quoted
+from .outcomes import Break, Broken
+from .pool import Pool
 from .replicas import Replica
 from .reply import Headers
 
@@ -34,39 +39,23 @@ HOP_BY_HOP = frozenset(
 )
 NOT_SENT_ON = HOP_BY_HOP | {b"host", b"content-length", b"expect", b"x-rid"}
 OWN_ANSWERS = frozenset({b"cache-control", b"x-accel-buffering", b"date", b"server"})
-IDLE_CONNECTION_S = 60.0  # well below what replicas allow, so that they never close one first
-READ_BYTES = 1 << 17
-Pairs = list[tuple[str, str]]
-
-
-class Broken(Exception):
-    """An exchange that ended without a whole answer."""
-
-    def __init__(self, kind: Break, reason: str) -> None:
-        super().__init__(reason)
-        self.kind = kind
-        self.reason = reason
+NOT_PASSED_ON = HOP_BY_HOP | OWN_ANSWERS
+WITHOUT_ANY_BODY = frozenset({204, 304})
+WITHOUT_EFFECT = frozenset({"GET", "HEAD"})
+WITHOUT_BODY = WITHOUT_EFFECT | {"DELETE", "OPTIONS", "TRACE"}
+JOINED_BYTES = 1 << 14  # a longer body is not copied behind its head
+_CONTROLS = re.compile(rb"[\x00-\x1f\x7f]")
 
 
 class Upstream:
     def __init__(
         self, idle_timeout_s: float, connect_timeout_s: float, tls: ssl.SSLContext | bool = True
     ) -> None:
-        """Inside the event loop. `tls` False: certificates of replicas are not checked.
-        `idle_timeout_s`, between two bytes of a body, is for those who read it: the client's own
-        limit would hold for the wait for the first byte too.
+        """`tls` False: certificates of replicas are not checked. `idle_timeout_s`, between two
+        bytes of a body, is for those who read it.
         """
         self.idle_timeout_s = idle_timeout_s
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0, keepalive_timeout=IDLE_CONNECTION_S, ttl_dns_cache=10, ssl=tls
-            ),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s),
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-            read_bufsize=READ_BYTES,
-        )
+        self.pool = Pool(Dialer(connect_timeout_s, tls))
 
     async def __aenter__(self) -> Upstream:
         return self
@@ -77,21 +66,14 @@ class Upstream:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._session.close()
+        await self.pool.close()
 
-    async def send(self, replica: Replica, incoming: Incoming, rid: str) -> aiohttp.ClientResponse:
-        """The answer, once its headers are there. Raises Broken."""
+    async def send(self, replica: Replica, incoming: Incoming, rid: str) -> Exchange:
+        """Its answer's headers are there; whoever gets it closes it. Raises Broken."""
         headers = request_headers(replica, incoming, rid)
-        try:
-            return await self._session.request(
-                incoming.method,
-                replica.url + incoming.target,
-                data=incoming.body or None,
-                headers=headers,
-                allow_redirects=False,
-            )
-        except (aiohttp.ClientError, TimeoutError, OSError) as e:
-            raise Broken(kind_of(e), describe(e)) from None
+        return await self._exchange(
+            replica, incoming.method, incoming.target, headers, incoming.body
+        )
 
     async def ask(
         self,
@@ -102,73 +84,114 @@ class Upstream:
         timeout_s: float = 5.0,
         headers: dict[str, str] | None = None,
     ) -> tuple[int, bytes]:
-        """Status and body of a question of the router's own. Raises Broken."""
-        own = {"content-type": "application/json"} if body else {}
+        """Status and body of a question of the router's own. `headers` are a client's, and go
+        before the replica's key. Raises Broken.
+        """
+        own: dict[bytes, bytes] = {b"content-type": b"application/json"} if body else {}
         if replica.api_key:
-            own["authorization"] = f"Bearer {replica.api_key}"
+            own[b"authorization"] = f"Bearer {replica.api_key}".encode()
+        own |= {name.encode(): value.encode("latin-1") for name, value in (headers or {}).items()}
         try:
-            async with (
-                asyncio.timeout(timeout_s),
-                self._session.request(
-                    method,
-                    replica.url + path,
-                    data=body or None,
-                    headers={**own, **(headers or {})},
-                ) as response,
-            ):
-                return response.status, await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as e:
-            raise Broken(kind_of(e), describe(e)) from None
+            async with asyncio.timeout(timeout_s):
+                exchange = await self._exchange(
+                    replica, method, quoted(path), list(own.items()), body
+                )
+                try:
+                    return exchange.status, await exchange.read_all()
+                finally:
+                    exchange.close()
+        except TimeoutError:
+            raise Broken(Break.TIMEOUT, "timed out") from None
+
+    async def _exchange(
+        self, replica: Replica, method: str, target: str, headers: Headers, body: bytes
+    ) -> Exchange:
+        """Raises Broken."""
+        try:
+            origin = origin_of(replica.url)
+            head = request_head(origin, method, target, headers, body)
+        except ValueError as e:
+            raise Broken(Break.NOT_SENT, str(e)) from None
+        if len(body) <= JOINED_BYTES:
+            head, body = head + body, b""
+        is_for_head = method == "HEAD"
+        connection = self.pool.take(origin)
+        if connection is not None:
+            try:
+                return await _answered(connection.send(head, body, is_for_head=is_for_head))
+            except Broken:
+                if method not in WITHOUT_EFFECT:
+                    raise
+        connection = await self.pool.connect(origin)
+        return await _answered(connection.send(head, body, is_for_head=is_for_head))
 
 
-def request_headers(replica: Replica, incoming: Incoming, rid: str) -> Pairs:
+async def _answered(exchange: Exchange) -> Exchange:
+    """Raises Broken."""
+    try:
+        await exchange.head()
+    except BaseException:
+        exchange.close()
+        raise
+    return exchange
+
+
+@lru_cache(maxsize=4096)
+def origin_of(url: str) -> Origin:
+    """Raises ValueError."""
+    try:
+        return Origin.parse(url)
+    except ValueError:
+        raise ValueError("its address is none") from None
+
+
+def request_head(origin: Origin, method: str, target: str, headers: Headers, body: bytes) -> bytes:
+    """All of a request before its body. Raises ValueError."""
+    first = f"{method} {origin.prefix}{target} HTTP/1.1\r\nhost: ".encode("latin-1")
+    lines = [first + origin.authority, *(name + b": " + value for name, value in headers)]
+    if body or method not in WITHOUT_BODY:
+        lines.append(b"content-length: %d" % len(body))
+    head = b"\r\n".join(lines) + b"\r\n\r\n"
+    num_breaks = len(lines) + 2  # `host` is in the first line
+    if head.count(b"\n") != num_breaks or head.count(b"\r") != num_breaks:
+        raise ValueError("a header breaks its line")
+    return head
+
+
+def header_value(text: str) -> bytes:
+    """What a header can say of it: a body may hold any name for its request."""
+    return _CONTROLS.sub(b"?", text.encode("latin-1", "replace"))
+
+
+def request_headers(replica: Replica, incoming: Incoming, rid: str) -> Headers:
     """The client's, with the request's id and the rank that the choice fell on."""
-    dropped = NOT_SENT_ON | _named_in_connection(incoming)
+    dropped = NOT_SENT_ON | _named(incoming.headers.get("connection"))
     rank = replica.address.rank
     if rank is not None:
         dropped |= {b"x-data-parallel-rank"}
-    headers = [
-        (name.decode("latin-1"), value.decode("latin-1"))
-        for name, value in incoming.raw_headers
-        if name.lower() not in dropped
-    ]
-    headers.append(("x-rid", rid))
+    headers = [pair for pair in incoming.raw_headers if pair[0].lower() not in dropped]
+    value = header_value(rid)
+    headers.append((b"x-rid", value))
     if "x-request-id" not in incoming.headers:
-        headers.append(("x-request-id", rid))
+        headers.append((b"x-request-id", value))
     if rank is not None:
-        headers.append(("x-data-parallel-rank", str(rank)))
+        headers.append((b"x-data-parallel-rank", b"%d" % rank))
     return headers
 
 
-def response_headers(response: aiohttp.ClientResponse) -> Headers:
-    """The replica's, as they came, without those that belong to the connection or to us."""
-    return [
-        (lower, value)
-        for name, value in response.raw_headers
-        if (lower := name.lower()) not in HOP_BY_HOP and lower not in OWN_ANSWERS
-    ]
+def response_headers(exchange: Exchange) -> Headers:
+    """The replica's, as they came, without those that belong to the connection or to us, and
+    without the length of a body that an answer of this status does not have.
+    """
+    dropped = NOT_PASSED_ON | _named(exchange.header("connection"))
+    if exchange.status in WITHOUT_ANY_BODY:
+        dropped |= {b"content-length"}
+    return [pair for pair in exchange.headers if pair[0] not in dropped]
 
 
-def kind_of(error: BaseException) -> Break:
-    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-        return Break.NOT_SENT
-    if isinstance(error, TimeoutError):
-        return Break.TIMEOUT
-    return Break.NO_ANSWER
-
-
-def describe(error: BaseException) -> str:
-    """For the log and the client: no addresses."""
-    if isinstance(error, aiohttp.ClientConnectorError):
-        number = error.os_error.errno
-        return f"cannot connect ({os.strerror(number) if number else type(error).__name__})"
-    if isinstance(error, TimeoutError):
-        return "timed out"
-    return f"the connection broke ({type(error).__name__})"
-
-
-def _named_in_connection(incoming: Incoming) -> frozenset[bytes]:
-    value = incoming.headers.get("connection")
-    if value is None or value.lower() == "keep-alive":
+def _named(connection: str | None) -> frozenset[bytes]:
+    """Headers that the header `connection` says are for the next hop only."""
+    if connection is None or connection.lower() in ("keep-alive", "close"):
         return frozenset()
-    return frozenset(name.strip().lower().encode("latin-1") for name in value.split(",") if name)
+    names = connection.lower().split(",")
+    return frozenset(name.strip().encode("latin-1") for name in names)

@@ -127,13 +127,20 @@ async def test_a_drained_replica_ends_its_streams_when_its_time_is_over():  # A1
         await until(lambda: len(bench.router._replicas) == 1)
 
 
-async def test_head_and_empty_answers_pass():
+@pytest.mark.parametrize(
+    ("method", "status", "length"),
+    [("GET", 204, ""), ("GET", 204, "5"), ("GET", 304, "5"), ("HEAD", 200, "5"), ("HEAD", 204, "")],
+)
+async def test_head_and_empty_answers_pass(method: str, status: int, length: str):
     async def script(seen, wire):
-        await wire.write(head(204, {}))
+        await wire.write(head(status, {"content-length": length} if length else {}))
 
     async with routing(script) as bench:
-        got = await bench.http.get("/anything")
-        assert (got.status_code, got.content) == (204, b"")
+        for _ in range(2):
+            got = await bench.http.request(method, "/anything")
+            assert (got.status_code, got.content) == (status, b"")
+        assert got.headers.get("content-length", "") == (length if method == "HEAD" else "")
+        assert len(bench.replicas[0].seen) == 2
 
 
 def receive_of(*messages):

@@ -71,3 +71,8 @@ def test_what_may_be_repeated():  # 4.5
 
 def test_the_target_is_what_came():
     assert read({}).target == "/v1/chat/completions?q=1"
+
+
+def test_a_target_that_came_decoded_breaks_no_line():
+    scope = {"method": "GET", "path": "/a\r\nb \u4e00/%20"}
+    assert read_incoming(scope, [], b"", RULES).target == "/a%0D%0Ab%20%E4%B8%80/%20"

@@ -97,9 +97,11 @@ async def test_a_stream_passes_byte_by_byte_as_it_comes():  # A19
 async def test_a_broken_replica_is_told_to_stop_and_another_answers(broken):  # 4.5
     async with routing(broken, answer(200, b"good")) as bench:
         bad, good = bench.replicas
-        for i in range(8):
+        for i in range(64):  # ports differ, and so does where a session hashes to
             got = await bench.post(x_session_id=f"s{i}")
             assert (got.status_code, got.content) == (200, b"good")
+            if bad.seen and i >= 7:
+                break
         posts = [s for s in bad.seen if s.path != "/abort_request"]
         aborts = [s.json["rid"] for s in bad.seen if s.path == "/abort_request"]
         assert posts and aborts == [s.headers["x-rid"] for s in posts]
@@ -112,7 +114,7 @@ async def test_a_refused_connection_is_tried_elsewhere():  # 4.5, A14
         dead = bench.replicas[0]
         await dead.stop()
         decisions = []
-        for i in range(16):
+        for i in range(64):
             got = await bench.post(x_session_id=f"s{i}")
             assert got.content == b"good"
             decisions.append(got.headers["x-router-decision"])
@@ -195,7 +197,7 @@ FAILED_OVER = "x-router-decision: failover"
 
 async def test_a_stream_that_gave_only_headers_goes_on_elsewhere():  # 4.5
     async with routing(stream(is_whole=False), stream(*EVENTS)) as bench:
-        for i in range(6):
+        for i in range(64):
             body = {"stream": True, "session_id": str(i)}
             async with bench.http.stream("POST", "/generate", json=body) as got:
                 text = await got.aread()
@@ -229,7 +231,7 @@ async def test_a_whole_plain_body_that_was_cut_before_it_began_is_answered_elsew
         wire.reset()
 
     async with routing(script, answer(200, b"good")) as bench:
-        for i in range(6):
+        for i in range(16):
             assert (await bench.post(x_session_id=str(i))).content == b"good"
 
 
