@@ -10,6 +10,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..snapshot import RequestView, SessionView
+from .tree_view import TreeView
+
 
 class ErrorFields(msgspec.Struct, kw_only=True):
     message: str
@@ -273,67 +276,6 @@ class LoadsBody(msgspec.Struct, kw_only=True):
     loads: list[dict[str, float]]
 
 
-class RequestRow(msgspec.Struct, kw_only=True):
-    """A request that runs, waits or is held for its grammar. `approx` is its approx_generation."""
-
-    rid: str
-    session: str | None
-    state: str
-    prompt_tokens: int
-    computed_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    replayed_tokens: int
-    approx: int
-    age_s: float
-
-
-class SessionRow(msgspec.Struct, kw_only=True):
-    """Totals are of its requests that have ended; `context_tokens` and `approx` of the newest of
-    them. `window_tokens`: where a kept window ends; `silent_s`: since a request of it came."""
-
-    session: str
-    running: int
-    waiting: int
-    turns: int
-    prompt_tokens: int
-    cached_tokens: int
-    replayed_tokens: int
-    output_tokens: int
-    context_tokens: int
-    window_tokens: int
-    approx: int
-    silent_s: float
-
-
-class TreeBox(msgspec.Struct, kw_only=True):
-    """A node of the prefix tree, or the rest of the children of `parent` (an index, -1: none).
-    `scope`: number of its cache scope. `total_tokens`: with all below; `approx`: how many
-    approximate replays lie behind its bytes; `unseen`: children that were not looked at."""
-
-    parent: int
-    scope: int
-    tokens: int
-    total_tokens: int
-    nodes: int
-    approx: int
-    pins: int
-    hits: int
-    is_prompt: bool
-    is_rest: bool
-    unseen: int
-
-
-class TreeBody(msgspec.Struct, kw_only=True):
-    """`seen`: what the boxes stand for."""
-
-    num_nodes: int
-    num_tokens: int
-    seen_nodes: int
-    seen_tokens: int
-    boxes: list[TreeBox]
-
-
 class DashboardBody(msgspec.Struct, kw_only=True):
     time: float
     version: str
@@ -342,9 +284,9 @@ class DashboardBody(msgspec.Struct, kw_only=True):
     window: int
     max_running_requests: int
     metrics: dict[str, float]
-    requests: list[RequestRow]
-    sessions: list[SessionRow]
-    tree: TreeBody
+    requests: list[RequestView]
+    sessions: list[SessionView]
+    tree: TreeView
 
 
 class ReleasedBody(msgspec.Struct, kw_only=True):

@@ -21,7 +21,7 @@ LIMIT = 400
 class Box:
     """`parent`: its index in the list, -1 for none. `tokens` of itself, `total_tokens` with all
     below. `nodes`: 1, or how many a rest stands for; `unseen`: children that were not looked at. A
-    rest has the fewest approximations of its nodes."""
+    rest has the fewest approximations of its nodes. `scope`: number of its cache scope."""
 
     parent: int
     scope: int
@@ -38,6 +38,8 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class TreeView:
+    """`seen`: what the boxes stand for."""
+
     num_nodes: int
     num_tokens: int
     seen_nodes: int
