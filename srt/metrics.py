@@ -114,8 +114,7 @@ class RequestMetrics:
         """Once per prompt, when its first choice was admitted."""
         label = _spell(is_streaming)
         self._prompt.labels(**self._common, is_streaming=label).inc(usage.prompt_tokens)
-        for source in ("device", "total"):
-            self._cached.labels(**self._common, cache_source=source).inc(usage.cached_tokens)
+        self._cached.labels(**self._common, cache_source="device").inc(usage.cached_tokens)
         self._replayed.inc(usage.replayed_tokens)
         self._prompt_sizes.labels(**self._common).observe(usage.prompt_tokens)
         self._hit_sizes.labels(**self._common).observe(usage.cached_tokens)

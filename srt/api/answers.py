@@ -54,6 +54,18 @@ class UsageBody(msgspec.Struct, kw_only=True):
     reasoning_tokens: int
 
 
+class CachedTiers(msgspec.Struct, kw_only=True):
+    """Tokens by where their KV was found."""
+
+    device: int
+    host: int
+    storage: int
+
+
+class Extension(msgspec.Struct, kw_only=True):
+    cached_tokens_details: CachedTiers
+
+
 class ToolCallBody(msgspec.Struct, kw_only=True):
     id: str | None = None
     index: int | None = None
@@ -129,6 +141,7 @@ class ChatCompletion(AnswerBase, kw_only=True):
     metadata: dict[str, Any]
     prompt_logprobs: list[dict[str, PromptEntry] | None] | None = None
     prompt_token_ids: list[int] | None = None
+    sglext: Extension | None = None
 
 
 class ChatChunk(AnswerBase, kw_only=True):
@@ -136,6 +149,7 @@ class ChatChunk(AnswerBase, kw_only=True):
     choices: list[ChunkChoice]
     usage: UsageBody | None = None
     prompt_token_ids: list[int] | None = None
+    sglext: Extension | None = None
 
 
 class TextLogprobs(msgspec.Struct, kw_only=True):
@@ -158,6 +172,7 @@ class TextCompletion(AnswerBase, kw_only=True):
     object: Literal["text_completion"]
     choices: list[TextChoice]
     usage: UsageBody | None = None
+    sglext: Extension | None = None
 
 
 class NativeMeta(msgspec.Struct, kw_only=True):
@@ -168,7 +183,7 @@ class NativeMeta(msgspec.Struct, kw_only=True):
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
-    cached_tokens_details: dict[str, int]
+    cached_tokens_details: CachedTiers
     replayed_tokens: int
     approx_generation: int
     weight_version: str

@@ -39,11 +39,9 @@ class ChunkSpelling:
         end = b',"finish_reason":null' if ending is None else _ending_members(ending)
         return b"".join((begin, fields, end, b"}]", self._running_usage(), b"}", END))
 
-    def usage(self) -> bytes:
-        """The chunk without choices that a client asked for."""
-        return (
-            self._head + b',"choices":[],"usage":' + orjson.dumps(self._usage.body()) + b"}" + END
-        )
+    def closing(self, members: dict[str, object]) -> bytes:
+        """A chunk without choices, for what is told of all of them."""
+        return self._head + b',"choices":[],' + orjson.dumps(members)[1:] + END
 
     def _begin(self, index: int, top: bytes) -> bytes:
         return self._head + top + _OPENING % index

@@ -105,6 +105,9 @@ FIELDS = {
     "logprob_start_len": count("First prompt position with one; -1: output only.", minimum=-1),
     "return_text_in_logprobs": FieldDoc("Also the text of each token."),
     "return_token_ids": FieldDoc("Also the ids of prompt and output."),
+    "return_cached_tokens_details": FieldDoc(
+        "Also where cached tokens were found, in `sglext` of the answer or of a chunk of its own."
+    ),
     "rid": FieldDoc("The client's id of the request; must not be in flight."),
     "extra_key": FieldDoc("Requests share cached prefixes only under the same key."),
     "cache_salt": FieldDoc("Requests share cached prefixes only under the same salt."),

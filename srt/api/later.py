@@ -63,7 +63,6 @@ class OpenAILater(CommonLater, kw_only=True):
     truncate_prompt_tokens: Any = None
     use_beam_search: Any = None
     return_meta_info: Any = None
-    return_cached_tokens_details: Any = None
     suffix: Any = None
     functions: Any = None
     prediction: Any = None

@@ -17,6 +17,7 @@ from ..tokenizer.trail import Ending
 from .logprobs import Triples
 from .scoring import native_members
 from .service import WEIGHT_VERSION
+from .usage import cached_tiers
 
 
 class NativeResult:
@@ -84,7 +85,7 @@ class NativeResult:
             "prompt_tokens": usage.prompt_tokens,
             "completion_tokens": usage.completion_tokens,
             "cached_tokens": usage.cached_tokens,
-            "cached_tokens_details": {"device": usage.cached_tokens, "host": 0, "storage": 0},
+            "cached_tokens_details": cached_tiers(usage),
             "replayed_tokens": usage.replayed_tokens,
             "approx_generation": usage.approx_generation,
             "weight_version": WEIGHT_VERSION,

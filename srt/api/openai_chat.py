@@ -1,7 +1,8 @@
 """POST /v1/chat/completions.
 
     body -> messages -> prompt ids -> generation -> one `chat.completion`, or chunks:
-    role chunk with empty content, contents, one finish chunk per choice, usage chunk if asked
+    role chunk with empty content, contents, one finish chunk per choice; if asked, chunks without
+    choices for the tiers of cached tokens and for usage
 
 Everything that can be refused is refused before the first byte of a response.
 """

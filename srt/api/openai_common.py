@@ -48,6 +48,7 @@ class AnswerPlan:
         self.has_usage_chunk = options is not None and bool(options.include_usage)
         self.has_running_usage = options is not None and bool(options.continuous_usage_stats)
         self.has_token_ids = bool(body.return_token_ids)
+        self.has_cached_tiers = bool(body.return_cached_tokens_details)
         self.has_logprobs = num_top is not None
         self.num_top = num_top or 0
         self.prompt_top = self._prompt_top(body)  # None: no prompt_logprobs
@@ -92,7 +93,8 @@ class Frame:
         for delta in deltas:
             self._usage.add(delta)
         choices = [self._choice(delta, own(delta)) for delta in deltas]
-        return {**self._head, "choices": choices, "usage": self._usage.body()}
+        body = {**self._head, "choices": choices, "usage": self._usage.body()}
+        return body | (self._usage.extension() if self.plan.has_cached_tiers else {})
 
     def _choice(self, delta: Delta, own: Members) -> Members:
         choice = {
@@ -125,7 +127,13 @@ class Frame:
         return b"".join(events)
 
     def end(self) -> bytes:
-        return self.chunks.usage() if self._has_usage_chunk else b""
+        """Chunks without choices."""
+        members: list[Members] = []
+        if self.plan.has_cached_tiers:
+            members.append(self._usage.extension())
+        if self._has_usage_chunk:
+            members.append({"usage": self._usage.body()})
+        return b"".join(self.chunks.closing(own) for own in members)
 
 
 class Answer(EventWriter, Protocol):

@@ -1,7 +1,8 @@
 """POST /v1/completions: a prompt (text or ids, one or many) continued.
 
-Choices are prompt-major. Chunks always carry one choice, except the usage chunk asked for. With
-`echo` a choice begins with its prompt, in a chunk of its own, and so do the lists of `logprobs`.
+Choices are prompt-major. Chunks always carry one choice, but for last ones that were asked for.
+With `echo` a choice begins with its prompt, in a chunk of its own, and so do the lists of
+`logprobs`.
 """
 
 from __future__ import annotations

@@ -122,6 +122,7 @@ class OpenAIFields(CacheFields, kw_only=True):
     logit_bias: dict[str, float] | None = None
     seed: int | None = None
     return_token_ids: bool | None = None
+    return_cached_tokens_details: bool | None = None
     response_format: ResponseFormat | None = None
     json_schema: str | dict[str, Any] | bool | None = None
     regex: str | None = None

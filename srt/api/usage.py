@@ -38,6 +38,10 @@ class UsageSum:
             max((usage.approx_generation for usage in self._usages), default=0),
         )
 
+    def extension(self) -> dict[str, object]:
+        """Member of an answer under SGLang's name: in which tier cached tokens were found."""
+        return {"sglext": {"cached_tokens_details": cached_tiers(self.total)}}
+
     def body(self) -> dict[str, object]:
         total, reasoning = self.total, sum(self._reasoning_tokens)
         details = {
@@ -53,3 +57,8 @@ class UsageSum:
             "completion_tokens_details": {"reasoning_tokens": reasoning},
             "reasoning_tokens": reasoning,
         }
+
+
+def cached_tiers(usage: Usage) -> dict[str, int]:
+    """Cached tokens by where their KV was: all in the device's memory, the one tier there is."""
+    return {"device": usage.cached_tokens, "host": 0, "storage": 0}

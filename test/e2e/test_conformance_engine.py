@@ -1,11 +1,15 @@
-"""The first release's checklist, lines C9, C10 and C12: what the engine does for real clients."""
+"""The first release's checklist, lines C9, C10 and C12: what the engine does for real clients; and
+one more client, a closed loop of agents."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -109,7 +113,7 @@ async def test_c10_starred_metrics_are_there_with_their_types(http: httpx.AsyncC
 COUNTED = {
     "sglang:prompt_tokens_total": "prompt_tokens",
     "sglang:generation_tokens_total": "completion_tokens",
-    'sglang:cached_tokens_total|cache_source="total"': "cached_tokens",
+    "sglang:cached_tokens_total": "cached_tokens",  # clients add up all sources
     DECODED: "completion_tokens",
 }
 
@@ -148,6 +152,43 @@ async def test_c10_counters_equal_the_sums_of_usage(http: httpx.AsyncClient):
     # prompts as short as these hit nothing where windows would have to be replayed from the start
     has_windows = "sglang:swa_used_tokens" in (await http.get("/metrics")).text
     assert (sum(usage["cached_tokens"] for usage in found) > 0) != has_windows
+
+
+BENCH = [
+    "-m", "abench", "run", "--dataset-name", "random", "--turns", "2", "--output-len", "4",
+    "--input-increment", "64", "--system-prompt-len", "128", "--max-concurrency", "2",
+    "--num-sessions", "3", "--no-gaps", "--warmup-requests", "0", "--disable-tqdm",
+]  # fmt: skip
+
+
+@pytest.mark.skipif(find_spec("abench") is None, reason="agentic-bench is not installed")
+@pytest.mark.parametrize("server", [SMOLLM], indirect=True)
+async def test_agentic_bench_finishes_every_turn_and_reads_what_was_cached(
+    server: Server, http: httpx.AsyncClient, tmp_path: Path
+):
+    """The client as it is published; its figures are the server's own."""
+    before = await scrape(http, *COUNTED)
+    file = tmp_path / "result.jsonl"
+    argv = [sys.executable, *BENCH, "--base-url", server.url, "--output-file", str(file)]
+    bench = await asyncio.create_subprocess_exec(
+        *argv, cwd=tmp_path, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await bench.communicate()
+    assert bench.returncode == 0, out.decode()
+    result = orjson.loads(file.read_bytes())
+    turns = [turn for session in result["sessions"] for turn in session["turns"]]
+    assert len(turns) == 6 and [turn["error"] for turn in turns if not turn["success"]] == []
+    after = await scrape(http, *COUNTED)
+    grown = {key: after[name] - before[name] for name, key in COUNTED.items()}
+    assert grown == {
+        "prompt_tokens": sum(turn["input_len"] for turn in turns),
+        "completion_tokens": sum(turn["output_len"] for turn in turns),
+        "cached_tokens": sum(turn["server_cached_tokens"] for turn in turns),
+    }
+    assert sum(turn["cached_device_tokens"] for turn in turns) == grown["cached_tokens"] > 0
+    assert result["config"]["backend"] == "sglang"
+    assert result["metrics"]["prefix_cache_ratio"] > 0.5
+    assert result["metrics"]["kv_pool_capacity_tokens"] > 1000
 
 
 HIT, TAIL = 704, 32

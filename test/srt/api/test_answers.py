@@ -17,7 +17,8 @@ POSTED: list[tuple[Endpoint, dict[str, Any]]] = [
     (table.CHAT, {"messages": HI}),
     (table.CHAT, {"messages": HI, "logprobs": True, "top_logprobs": 2, "return_token_ids": True}),
     (table.CHAT, {"messages": HI, "stop": "l", "n": 2}),
-    (table.COMPLETION, {"prompt": "a"}),
+    (table.CHAT, {"messages": HI, "return_cached_tokens_details": True}),
+    (table.COMPLETION, {"prompt": "a", "return_cached_tokens_details": True}),
     (table.COMPLETION, {"prompt": ["a", "b"], "logprobs": 2, "return_token_ids": True}),
     (table.GENERATE, {"text": "a"}),
     (

@@ -77,7 +77,7 @@ async def test_counters_equal_the_sum_of_usage(bench: Bench):
     assert f"sglang:prompt_tokens_total{{{labels}}} {totals['prompt_tokens']}.0" in text
     assert f"sglang:generation_tokens_total{{{labels}}} {totals['completion_tokens']}.0" in text
     assert (
-        'sglang:cached_tokens_total{cache_source="total",engine_type="unified",model_name="tiny"} '
+        'sglang:cached_tokens_total{cache_source="device",engine_type="unified",model_name="tiny"} '
         f"{totals['cached']}.0"
     ) in text
     assert (

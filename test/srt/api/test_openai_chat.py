@@ -190,6 +190,23 @@ async def test_cache_report_can_be_turned_off():
         assert usage["prompt_tokens_details"] is None
 
 
+TIERS = {"cached_tokens_details": {"device": 8, "host": 0, "storage": 0}}
+
+
+@pytest.mark.parametrize("has_usage", [False, True])
+async def test_tiers_of_cached_tokens_come_when_asked_before_usage(bench: Bench, has_usage: bool):
+    bench.engine.cached = 8
+    body = {"messages": HI, "return_cached_tokens_details": True}
+    assert (await bench.post(PATH, body)).json()["sglext"] == TIERS
+    chunks = await bench.events(PATH, {**body, "stream_options": {"include_usage": has_usage}})
+    (place,) = [
+        i for i, chunk in enumerate(chunks) if not chunk["choices"] and "usage" not in chunk
+    ]
+    assert chunks[place]["sglext"] == TIERS
+    assert len(chunks) == place + 1 + has_usage
+    assert "sglext" not in (await bench.post(PATH, {"messages": HI})).text
+
+
 @pytest.mark.parametrize("limit", ["max_tokens", "max_completion_tokens"])
 async def test_both_names_of_the_output_limit(bench: Bench, limit: str):
     choice = (await bench.post(PATH, {"messages": HI, limit: 3})).json()["choices"][0]

@@ -51,6 +51,15 @@ async def test_every_chunk_has_a_choice_but_the_usage_chunk(bench: Bench):
         assert own[-1]["matched_stop"] == EOS
 
 
+async def test_tiers_of_cached_tokens_are_of_all_prompts(bench: Bench):
+    bench.engine.cached = 1
+    body = {"prompt": ["a", "b"], "return_cached_tokens_details": True}
+    tiers = {"cached_tokens_details": {"device": 2, "host": 0, "storage": 0}}
+    assert (await bench.post(PATH, body)).json()["sglext"] == tiers
+    last = (await bench.events(PATH, body))[-1]
+    assert (last["choices"], last["sglext"]) == ([], tiers)
+
+
 async def test_logprobs_have_offsets_into_the_text(bench: Bench):
     body = {"prompt": "a", "logprobs": 2, "max_tokens": 3}
     whole = (await bench.post(PATH, body)).json()["choices"][0]["logprobs"]
