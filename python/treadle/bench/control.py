@@ -39,10 +39,16 @@ class Control:
         return Target(name or self.url, self.url, backend, model or card.get("id", ""))
 
     async def flush_cache(self, timeout_s: float) -> None:
-        """Raises Unready when the server refuses or has no such route."""
-        status, text = await self._ask("POST", f"/flush_cache?timeout={timeout_s:g}", {})
+        """Raises Unready."""
+        await self.command(f"/flush_cache?timeout={timeout_s:g}")
+
+    async def command(self, path: str, body: Json | None = None) -> None:
+        """Raises Unready where the server refuses or has no such route."""
+        status, text = await self._ask("POST", path, body or {})
         if status != 200:
-            raise Unready(f"{self.url}/flush_cache: status {status}: {text[:200]!r}")
+            raise Unready(
+                f"{self.url}{path}: status {status}: {text[:200].decode(errors='replace')}"
+            )
 
     async def server_info(self) -> Json | None:
         """None where there is no such route."""

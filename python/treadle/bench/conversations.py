@@ -47,7 +47,10 @@ class RandomLoad:
 
 @dataclass(frozen=True, slots=True)
 class SharedLoad:
-    """Groups of prompts, each with a system prompt of its own before every question."""
+    """Groups of prompts, each with a system prompt of its own before every question. `zipf_alpha`
+    0: all of the same size; else of as many prompts in all each has a group drawn for it, group n
+    in proportion to n ** -alpha.
+    """
 
     groups: int
     per_group: int
@@ -57,6 +60,7 @@ class SharedLoad:
     num_turns: int
     sends_routing_key: bool
     as_ids: bool
+    zipf_alpha: float
 
 
 def random_load(load: RandomLoad, words: Vocabulary, rng: random.Random) -> list[Conversation]:
@@ -72,13 +76,11 @@ def random_load(load: RandomLoad, words: Vocabulary, rng: random.Random) -> list
 
 def shared_load(load: SharedLoad, words: Vocabulary, rng: random.Random) -> list[Conversation]:
     """In shuffled order, so that groups mix. Raises ValueError for ids without a tokenizer."""
+    systems = [_prompt(words, rng, load.system_len, as_ids=load.as_ids) for _ in range(load.groups)]
     found = []
-    for group in range(load.groups):
-        system = _prompt(words, rng, load.system_len, as_ids=load.as_ids)
+    for group in _members(load, rng):
         key = ((ROUTING_KEY, f"group-{group}"),) if load.sends_routing_key else ()
-        for _ in range(load.per_group):
-            turns = _turns(load, words, rng, system)
-            found.append(Conversation(turns, None, key))
+        found.append(Conversation(_turns(load, words, rng, systems[group]), None, key))
     rng.shuffle(found)
     return found
 
@@ -95,6 +97,15 @@ def total_turns(conversations: Sequence[Conversation]) -> int:
 def _spoken(turn: Turn) -> Turn:
     text = turn.addition
     return replace(turn, addition=(Message("user", text),)) if isinstance(text, str) else turn
+
+
+def _members(load: SharedLoad, rng: random.Random) -> list[int]:
+    """The group of each prompt."""
+    groups = range(load.groups)
+    if not load.zipf_alpha:
+        return [group for group in groups for _ in range(load.per_group)]
+    weights = [(group + 1) ** -load.zipf_alpha for group in groups]
+    return rng.choices(groups, weights, k=load.groups * load.per_group)
 
 
 def _turns(

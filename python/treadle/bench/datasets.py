@@ -14,8 +14,8 @@ from .conversations import (
     random_load,
     shared_load,
 )
+from .dataset_flags import FROM_FILES
 from .recorded import Count, Slice, TraceScale, agentic, lines, mooncake
-from .serving_flags import FROM_FILES
 from .vocabulary import Vocabulary
 
 MOONCAKE_FILE = "{}_trace.jsonl"  # as its release names them
@@ -44,10 +44,13 @@ async def _read(
         return random_load(RandomLoad(args.num_prompts, *lengths, as_ids), words, rng)
     path, part = _path(args), Slice(args.dataset_offset, args.num_prompts)
     if name == "mooncake":
-        slowdown = args.mooncake_slowdown_factor
-        return mooncake(
-            path, part, TraceScale(slowdown, args.length_scale, args.tokenize_prompt), words
+        scale = TraceScale(
+            slowdown=args.mooncake_slowdown_factor,
+            length=args.length_scale,
+            as_ids=args.tokenize_prompt,
+            rounds=args.mooncake_num_rounds,
         )
+        return mooncake(path, part, scale, words)
     output_len = args.sharegpt_output_len or 0
     if name == "agentic-trace":
         return agentic(path, part, args.agentic_max_turns, output_len)
@@ -65,7 +68,16 @@ def _shared(args: argparse.Namespace) -> SharedLoad:
         num_turns=args.gsp_num_turns,
         sends_routing_key=args.gsp_send_routing_key,
         as_ids=args.tokenize_prompt,
+        zipf_alpha=_zipf_alpha(args),
     )
+
+
+def _zipf_alpha(args: argparse.Namespace) -> float:
+    """0 for groups of one size."""
+    is_zipf = args.gsp_group_distribution == "zipf"
+    if is_zipf != (args.gsp_zipf_alpha is not None):
+        raise ValueError("--gsp-group-distribution zipf and --gsp-zipf-alpha go together")
+    return args.gsp_zipf_alpha if is_zipf else 0.0
 
 
 def _path(args: argparse.Namespace) -> Path:

@@ -44,11 +44,14 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class TraceScale:
-    """`slowdown` stretches times; `length` is the factor of all lengths."""
+    """`slowdown` stretches times; `length` is the factor of all lengths. A prompt is asked `rounds`
+    times, each time behind the answer to the one before.
+    """
 
     slowdown: float
     length: float
     as_ids: bool
+    rounds: int
 
 
 def mooncake(path: Path, part: Slice, scale: TraceScale, words: Vocabulary) -> list[Conversation]:
@@ -62,11 +65,15 @@ def mooncake(path: Path, part: Slice, scale: TraceScale, words: Vocabulary) -> l
     for session in sessions[part.offset : last]:
         turn = session.turns[0]
         numbers = speller.ids(turn, 0)[: turn.prompt]
-        prompt: Prompt = words.worded(numbers)
+        first: Prompt = words.worded(numbers)
+        again = first
         if scale.as_ids:
-            prompt = array("i", [*words.prefix, *words.spelled(numbers)][: turn.prompt])
+            again = array("i", words.spelled(numbers))
+            first = (array("i", words.prefix) + again)[: turn.prompt]
+        parts = [first, *[again] * (scale.rounds - 1)]
         at_s = (session.start_s or 0.0) * scale.slowdown
-        found.append(Conversation((Turn(prompt, turn.prompt, turn.output),), at_s))
+        turns = tuple(Turn(part, turn.prompt, turn.output) for part in parts)
+        found.append(Conversation(turns, at_s))
     return found
 
 

@@ -23,6 +23,7 @@ from .control import Control, Unready
 from .conversations import Conversation, total_turns
 from .datasets import read_load
 from .load import Pace, play, starts
+from .profile import profile_wish, profiled
 from .progress import Progress
 from .reach import encoder, open_http, pairs
 from .sender import Sender, Target
@@ -99,6 +100,8 @@ async def _target(args: argparse.Namespace, control: Control) -> Target:
     found = await control.find("", args.backend or "", args.model, args.ready_check_timeout_sec)
     backend = found.backend
     if args.apply_chat_template and not WIRES[backend].is_chat:
+        if backend not in CHAT_OF:
+            raise ValueError(f"--apply-chat-template: the backend {backend} has no chat")
         backend = CHAT_OF[backend]
     return Target(found.name, found.url, backend, args.served_model_name or found.model)
 
@@ -122,16 +125,18 @@ async def _measured(
     pace = Pace(
         args.request_rate, args.burstiness, args.use_trace_timestamps, args.max_concurrency or 0
     )
-    at_s = starts(load, pace, random.Random(args.seed))
+    at_s, wish = starts(load, pace, random.Random(args.seed)), profile_wish(args)
     wire, options = WIRES[target.backend], _options(args, target.model)
     await _warm_up(Sender(http, target, wire, options), load[0], words, args)
+    control = Control(http, target.url)
     if args.flush_cache:
-        await Control(http, target.url).flush_cache(args.flush_cache_timeout)
-    is_shown = not args.disable_tqdm
-    with Progress(total_turns(load), is_shown=is_shown, prints_answers=args.print_requests) as bar:
-        sender = Sender(http, target, wire, options)
-        answers = await play(load, at_s, sender, pace.max_concurrency, bar)
-        return figures.Run(answers, sender.now_s())
+        await control.flush_cache(args.flush_cache_timeout)
+    is_shown, total = not args.disable_tqdm, total_turns(load)
+    with Progress(total, is_shown=is_shown, prints_answers=args.print_requests) as bar:
+        async with profiled(control, wish):
+            sender = Sender(http, target, wire, options)
+            answers = await play(load, at_s, sender, pace.max_concurrency, bar)
+            return figures.Run(answers, sender.now_s())
 
 
 async def _warm_up(

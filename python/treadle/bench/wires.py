@@ -5,6 +5,7 @@
     llama.cpp                /completion             text, ids        ids, cached
     sglang-oai, vllm, openai /v1/completions         text, ids        cached, if usage has it
     sglang-oai-chat, ...     /v1/chat/completions    messages         cached, if usage has it
+    sglang-embedding         /v1/embeddings          text, ids        nothing; it has no output
 
 Servers that send no token counts with their events are taken to send one token with each.
 """
@@ -139,6 +140,28 @@ class ChatWire:
         return _read_choices(events)
 
 
+class EmbeddingWire:
+    """The answer is no text: it counts as one arrival without a token. What would steer a
+    generation is not sent.
+    """
+
+    path = "/v1/embeddings"
+    is_chat = False
+
+    def body(self, ask: Ask, options: Options) -> Json:
+        if options.top_logprobs >= 0:
+            raise ValueError("logprobs are not for the backend sglang-embedding")
+        body: Json = {"model": options.lora or options.model}
+        return body | _one_of(ask.prompt, text="input", ids="input") | options.extra
+
+    def read(self, events: Sequence[Event]) -> Reading:
+        answer = events[-1]
+        if not answer.data["data"][0]["embedding"]:
+            raise TypeError("an empty embedding")
+        prompt_tokens = (answer.data.get("usage") or {}).get("prompt_tokens", 0)
+        return Reading(arrivals=((answer.at_s, 0),), prompt_tokens=prompt_tokens)
+
+
 WIRES: dict[str, Wire] = {
     "sglang": NativeWire(),
     "sglang-native": NativeWire(),
@@ -149,6 +172,7 @@ WIRES: dict[str, Wire] = {
     "sglang-oai-chat": ChatWire(),
     "vllm-chat": ChatWire(),
     "openai-chat": ChatWire(),
+    "sglang-embedding": EmbeddingWire(),
 }
 # The chat route of the same server.
 CHAT_OF = {

@@ -33,6 +33,7 @@ class FakeServer:
     has_tokenizer: bool = True
     asked: list[tuple[str, dict[str, str], Json]] = field(default_factory=list)
     flushed: int = 0
+    profiles: list[Json | None] = field(default_factory=list)  # None: stopped
     _seen: list[list[int]] = field(default_factory=list)
 
     def app(self) -> web.Application:
@@ -41,6 +42,9 @@ class FakeServer:
         app.router.add_get("/server_info", self._info)
         app.router.add_post("/flush_cache", self._flush)
         app.router.add_post("/tokenize", self._tokenize)
+        app.router.add_post("/start_profile", self._start_profile)
+        app.router.add_post("/stop_profile", self._stop_profile)
+        app.router.add_post("/v1/embeddings", self._embed)
         for path in ("/generate", "/completion", "/v1/completions", "/v1/chat/completions"):
             app.router.add_post(path, self._generate)
         return app
@@ -64,6 +68,23 @@ class FakeServer:
         self.flushed += 1
         self._seen = []
         return web.Response()
+
+    async def _start_profile(self, request: web.Request) -> web.Response:
+        wish = orjson.loads(await request.read())
+        if "profile_by_stage" in wish:
+            return web.json_response({"error": "profile_by_stage is not supported"}, status=501)
+        self.profiles.append(wish)
+        return web.json_response({})
+
+    async def _stop_profile(self, request: web.Request) -> web.Response:
+        self.profiles.append(None)
+        return web.json_response({})
+
+    async def _embed(self, request: web.Request) -> web.Response:
+        body = orjson.loads(await request.read())
+        self.asked.append((request.path, dict(request.headers), body))
+        usage = {"prompt_tokens": len(ids_of(body["input"]))}
+        return web.json_response({"data": [{"embedding": [0.5]}], "usage": usage})
 
     async def _tokenize(self, request: web.Request) -> web.Response:
         body = orjson.loads(await request.read())

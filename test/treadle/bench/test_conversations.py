@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from array import array
+from collections import Counter
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_ids_begin_with_what_the_model_wants():
 
 @pytest.mark.parametrize("as_ids", [False, True])
 def test_a_group_shares_its_system_prompt_and_nothing_with_others(as_ids: bool):
-    load = SharedLoad(3, 4, 50, 6, 2, 2, True, as_ids)
+    load = SharedLoad(3, 4, 50, 6, 2, 2, True, as_ids, 0.0)
     found = shared_load(load, WORDS, random.Random(0))
     assert len(found) == 12 and total_turns(found) == 24
     groups: dict = {}
@@ -53,6 +54,17 @@ def test_a_group_shares_its_system_prompt_and_nothing_with_others(as_ids: bool):
         groups.setdefault(one.headers, []).append(tuple(tokens[:50]))
     assert len(groups) == 3 == len({starts[0] for starts in groups.values()})
     assert all(len(starts) == 4 and len(set(starts)) == 1 for starts in groups.values())
+
+
+def test_zipf_groups_are_drawn_by_their_rank():
+    load = SharedLoad(4, 3000, 1, 1, 1, 1, True, True, 1.5)
+    found = shared_load(load, WORDS, random.Random(0))
+    sizes = Counter(one.headers[0][1] for one in found)
+    weights = [rank**-1.5 for rank in range(1, 5)]
+    assert len(found) == 12_000
+    for group, weight in enumerate(weights):
+        share = sizes[f"group-{group}"] / 12_000
+        assert share == pytest.approx(weight / sum(weights), rel=0.1)
 
 
 def test_a_chat_gets_messages():

@@ -31,17 +31,31 @@ def test_mooncake_blocks_are_equal_where_their_ids_are(tmp_path: Path):
         {"timestamp": 3000, "input_length": 1024, "output_length": 8, "hash_ids": [0, 3]},
     ]
     path = write(tmp_path, rows)
-    first, second = mooncake(path, ALL, TraceScale(2.0, 1 / 8, True), WORDS)
+    first, second = mooncake(path, ALL, TraceScale(2.0, 1 / 8, True, 1), WORDS)
     assert (first.at_s, second.at_s) == (0, 6)
     a, b = (one.turns[0] for one in (first, second))
     assert (len(a.addition), a.output_len, len(b.addition)) == (138, 5, 128)
     assert a.addition[:64] == b.addition[:64] and a.addition[64:128] != b.addition[64:]
-    text = mooncake(path, Slice(1, 1), TraceScale(1.0, 1 / 8, False), WORDS)
+    text = mooncake(path, Slice(1, 1), TraceScale(1.0, 1 / 8, False, 1), WORDS)
     assert len(text) == 1 and len(text[0].turns[0].addition.split()) == 128
     with pytest.raises(ValueError, match="--tokenizer"):
-        mooncake(path, ALL, TraceScale(1.0, 1 / 8, True), MUTE)
+        mooncake(path, ALL, TraceScale(1.0, 1 / 8, True, 1), MUTE)
     with pytest.raises(ValueError, match="whole"):
-        mooncake(path, ALL, TraceScale(1.0, 1 / 1000, False), WORDS)
+        mooncake(path, ALL, TraceScale(1.0, 1 / 1000, False, 1), WORDS)
+
+
+@pytest.mark.parametrize("as_ids", [False, True])
+def test_mooncake_rounds_ask_the_same_again(tmp_path: Path, as_ids: bool):
+    row = {"timestamp": 0, "input_length": 512, "output_length": 8, "hash_ids": [7]}
+    (one,) = mooncake(write(tmp_path, [row]), ALL, TraceScale(1.0, 1 / 64, as_ids, 3), WORDS)
+    first, *again = (turn.addition for turn in one.turns)
+    assert [turn.output_len for turn in one.turns] == [8 // 64 or 1] * 3
+    assert again[0] == again[1]
+    if as_ids:  # what the model wants before a text stands once
+        assert (first[0], len(first)) == (WORDS.prefix[0], 8)
+        assert first[1:] == again[0][:-1]
+    else:
+        assert first == again[0]
 
 
 async def test_lines_are_prompts_messages_or_conversations(tmp_path: Path):

@@ -154,6 +154,23 @@ async def test_requests_carry_what_the_flags_say():
     assert body["lora_path"] == "a" and body["priority"] == 3 and headers["x-one"] == "1"
 
 
+async def test_embeddings_are_measured_without_output():
+    flags = f"{SMALL} --backend sglang-embedding --random-range-ratio 1 --goodput e2el:60000"
+    result = await run(FakeServer(), flags)
+    assert (result["completed"], result["failed"], result["total_output_tokens"]) == (6, 0, 0)
+    assert result["total_input_tokens"] == 6 * 20 and result["slo_attainment"] == 1
+    assert result["mean_ttft_ms"] == result["mean_e2e_latency_ms"] > result["mean_itl_ms"] == 0
+    with pytest.raises(ValueError, match="has no chat"):
+        await run(FakeServer(), f"{flags} --apply-chat-template")
+
+
+async def test_zipf_needs_its_exponent_and_only_zipf_has_one():
+    gsp = f"{SMALL} --dataset-name generated-shared-prefix"
+    for flags in ("--gsp-group-distribution zipf", "--gsp-zipf-alpha 1"):
+        with pytest.raises(ValueError, match="go together"):
+            await run(FakeServer(), f"{gsp} {flags}")
+
+
 async def test_without_a_tokenizer_words_count_as_tokens():
     server = FakeServer(has_tokenizer=False)
     result = await run(server, f"{SMALL} --random-range-ratio 1 --warmup-requests 0")

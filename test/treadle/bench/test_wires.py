@@ -18,7 +18,18 @@ def test_a_prompt_of_a_kind_that_the_route_lacks_is_refused(name: str):
     bad = IDS if wire.is_chat else (Message("user", "a"),)
     with pytest.raises(ValueError, match="messages"):
         wire.body(Ask(bad, 1), Options("m"))
-    assert name in CHAT_OF or wire.is_chat
+    assert name in CHAT_OF or wire.is_chat or name == "sglang-embedding"
+
+
+def test_an_embedding_is_an_answer_without_tokens():
+    wire = WIRES["sglang-embedding"]
+    assert wire.body(Ask("a b", 9), Options("m")) == {"model": "m", "input": "a b"}
+    assert wire.body(Ask(IDS, 9), Options("m"))["input"] == [5, 6]
+    data = {"data": [{"embedding": [0.5]}], "usage": {"prompt_tokens": 2}}
+    said = wire.read([Event(0.25, data)])
+    assert (said.arrivals, said.prompt_tokens, said.output_tokens) == (((0.25, 0),), 2, 0)
+    with pytest.raises(ValueError, match="logprobs"):
+        wire.body(Ask("a", 1), Options("m", top_logprobs=0))
 
 
 def test_llama_refuses_what_it_would_ignore():

@@ -1,0 +1,30 @@
+"""Values that flags take, and what those are told that they do not take."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+import pytest
+
+from treadle.bench.flag_values import above_zero, count, json_object, positive, share
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad", "message"),
+    [
+        (count, "0", "-1", "at least 0, got -1"),
+        (positive, "1", "0", "at least 1, got 0"),
+        (above_zero, "0.5", "0", "above 0, got 0"),
+        (above_zero, "inf", "nan", "above 0, got nan"),
+        (share, "1", "1.5", "from 0 to 1, got 1.5"),
+        (json_object, "{}", "[1]", "an object, got"),
+        (json_object, "{}", "{", "no JSON"),
+    ],
+)
+def test_a_value_out_of_range_is_told_its_limit(
+    kind: Callable[[str], object], good: str, bad: str, message: str
+):
+    kind(good)
+    with pytest.raises(argparse.ArgumentTypeError, match=message):
+        kind(bad)
