@@ -18,7 +18,7 @@ FLAGS = """
 --goodput --tag --print-requests --disable-tqdm --profile --profile-by-stage --profile-num-steps
 --profile-activities --profile-output-dir --profile-prefix
 """
-DEFAULTS = {
+DEFAULTS: dict[str, object] = {
     "port": 30000, "ready_check_timeout_sec": 60, "num_prompts": 1000, "random_input_len": 1024,
     "random_output_len": 1024, "random_range_ratio": 0, "seed": 42, "gsp_num_groups": 64,
     "gsp_prompts_per_group": 16, "gsp_system_prompt_len": 2048, "gsp_question_len": 128,
