@@ -61,8 +61,7 @@ WITHOUT_MIRROR = {
     "treadle/router/errors.py",  # values
     "treadle/bench/asks.py", "treadle/bench/control.py", "treadle/bench/datasets.py",
     "treadle/bench/agent_flags.py",  # through bench/test_agent
-    "treadle/bench/dataset_flags.py", "treadle/bench/environment.py",
-    "treadle/bench/progress.py", "treadle/bench/reach.py",
+    "treadle/bench/dataset_flags.py", "treadle/bench/progress.py", "treadle/bench/reach.py",
     "treadle/bench/serving_table.py", "treadle/bench/spread.py",  # through bench/test_serving
     "treadle/client/errors.py",
     # values of the language, through lang/test_interpreter and lang/test_trace
