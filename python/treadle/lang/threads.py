@@ -27,6 +27,10 @@ async def in_daemon_thread(
         if not done.done():
             act()
 
+    def tell(act: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, act)
+
     def work() -> None:
         try:
             value = context.run(function)
@@ -37,11 +41,9 @@ async def in_daemon_thread(
         except BaseException as error:
             failure = RuntimeError(repr(error))
         else:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, lambda: done.set_result(value))
+            tell(lambda: done.set_result(value))
             return
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, lambda: done.set_exception(failure))
+        tell(lambda: done.set_exception(failure))
 
     threading.Thread(target=work, name="treadle-work", daemon=True).start()
     begins()
