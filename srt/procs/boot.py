@@ -43,7 +43,7 @@ from ..net.typed import dump_json, load_json
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PARENT_POLL_S = 0.25
-ORPHAN_GRACE_S = 3.0  # for a tokenizer process to answer its clients after the launcher's death
+ORPHAN_GRACE_S = 5.0  # for a tokenizer process to answer its clients after the launcher's death
 LAST_WORD_MS = 1000  # how long a closing child waits for its report to leave
 
 

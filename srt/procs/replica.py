@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import signal
 import time
 from dataclasses import dataclass
 from typing import NoReturn
@@ -35,8 +36,8 @@ STOP_ORDER = (  # seconds until a process that was asked to stop is killed
     ("scheduler", 5.0),
     ("worker", 5.0),
 )
-LAST_ANSWER_S = 3.0  # for the tokenizer to answer its clients after a failure
-LAST_WORD_S = 0.2  # for a dead child's `Failed`, which may be behind the news of its death
+LAST_ANSWER_S = 5.0  # for the tokenizer to answer its clients after a failure
+LAST_WORD_S = 2.0  # for a dead child's `Failed`, which may be behind the news of its death
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class Replica:
             self._handle(message)
         for child in self._children.values():
             if child.name not in leaving and not child.is_running:
-                self._fail(self._last_word() or child.describe_end())
+                self._fail(self._last_word(child) or child.describe_end())
 
     def _handle(self, message: Message) -> None:
         if isinstance(message, Failed):
@@ -130,8 +131,11 @@ class Replica:
             kv_bytes=sum(r.kv_bytes for r in ranks),
         )
 
-    def _last_word(self) -> str:
-        """The message of a `Failed` that arrives within `LAST_WORD_S`, or ""."""
+    def _last_word(self, child: Child) -> str:
+        """The message of a `Failed` that arrives within `LAST_WORD_S`, or "": who was killed had no
+        time for one."""
+        if child.process.returncode == -signal.SIGKILL:
+            return ""
         deadline = time.monotonic() + LAST_WORD_S
         while (left := deadline - time.monotonic()) > 0:
             message = self._inbox.recv(left)
