@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,10 +14,11 @@ import httpx
 
 from test.treadle.router.fake_replica import FakeReplica, Script
 from treadle.router.config import RouterConfig
+from treadle.router.keys import hash_key
 from treadle.router.process import Router, make_upstream, settle
 from treadle.srt.net.http_server import bind
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}]}
 
 
@@ -37,6 +39,13 @@ class Bench:
 
     def others(self, url: str) -> list[FakeReplica]:
         return [r for r in self.replicas if r.url != url]
+
+    def sessions_of(self, replica: FakeReplica, count: int) -> list[str]:
+        """Names of new sessions that go there; which ones depends on its port."""
+        first = self.router._replicas.fleet.first
+        names = (f"s{i}" for i in itertools.count())
+        its = (n for n in names if first(hash_key("", "session", n.encode())) == replica.url)
+        return list(itertools.islice(its, count))
 
     def life(self, replica: FakeReplica):
         return self.router._replicas.get(replica.url).life
@@ -105,3 +114,10 @@ async def until(condition, timeout_s: float = WAIT_S) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.005)
+
+
+def pass_time(seconds: float) -> None:
+    """The running loop's clock goes on by `seconds`, so what waits for less ends now."""
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    loop.time = lambda: now() + seconds  # type: ignore[method-assign]

@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from test.treadle.router.fake_replica import STREAM, answer, chunk, hang, head
-from test.treadle.router.harness import routing, until
+from test.treadle.router.harness import WAIT_S, routing, until
 from treadle.router.forward import read_body
 from treadle.srt.errors import Aborted, TooLarge
 
@@ -21,7 +21,7 @@ async def test_a_client_that_leaves_before_the_first_byte_ends_the_upstream(body
         _, writer = await bench.send_raw(body)
         await until(lambda: bool(bench.replicas[0].seen))
         writer.close()
-        await asyncio.wait_for(bench.replicas[0].seen[0].is_gone.wait(), 5.0)
+        await asyncio.wait_for(bench.replicas[0].seen[0].is_gone.wait(), WAIT_S)
         await until(lambda: not len(bench.router._inflight))
         fleet = bench.router._replicas.fleet
         assert fleet.load(bench.replicas[0].url) == 0.0
@@ -39,7 +39,7 @@ async def test_a_client_that_leaves_in_mid_stream_ends_the_upstream():  # A20
         reader, writer = await bench.send_raw(b"{}")
         await reader.readuntil(EVENT)
         writer.close()
-        await asyncio.wait_for(bench.replicas[0].seen[0].is_gone.wait(), 5.0)
+        await asyncio.wait_for(bench.replicas[0].seen[0].is_gone.wait(), WAIT_S)
         await until(lambda: not len(bench.router._inflight))
 
 

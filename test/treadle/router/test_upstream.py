@@ -28,9 +28,9 @@ def replica_of(url: str, api_key: str = "") -> Replica:
 
 
 async def ask(
-    url: str, timeout_s: float = 5.0, api_key: str = "", path: str = "/x"
+    url: str, timeout_s: float = 60.0, api_key: str = "", path: str = "/x"
 ) -> tuple[int, bytes]:
-    async with Upstream(5.0, 5.0) as upstream:
+    async with Upstream(60.0, 60.0) as upstream:
         return await upstream.ask(replica_of(url, api_key), "GET", path, timeout_s=timeout_s)
 
 
@@ -81,7 +81,7 @@ def incoming(method: str = "POST", body: bytes = b""):
 
 async def test_bytes_of_headers_pass_as_they_came():
     replica = await FakeReplica(answer(200, b"yes", x_b="1")).start()
-    async with Upstream(5.0, 5.0) as upstream:
+    async with Upstream(60.0, 60.0) as upstream:
         exchange = await upstream.send(replica_of(replica.url + "/v"), incoming(), "a\r\nb: \u4e00")
         assert (exchange.status, exchange.header("x-b")) == (200, "1")
         exchange.close()
@@ -111,7 +111,7 @@ def test_what_leaves_is_one_request(part: str):
             request_head(origin, "GET", "/", [header], b"")
     replica = replica_of("http://a:1", api_key=hidden)
     with pytest.raises(Broken) as error:
-        asyncio.run(Upstream(5.0, 5.0).ask(replica, "GET", "/"))
+        asyncio.run(Upstream(60.0, 60.0).ask(replica, "GET", "/"))
     assert error.value.kind is Break.NOT_SENT
 
 
@@ -123,7 +123,7 @@ async def test_headers_of_the_connection_do_not_pass(status: int):
         await wire.write(head(status, {**named, "x-b": "2", "date": "d", "content-length": "0"}))
 
     replica = await FakeReplica(script).start()
-    async with Upstream(5.0, 5.0) as upstream:
+    async with Upstream(60.0, 60.0) as upstream:
         exchange = await upstream.send(replica_of(replica.url), incoming("GET"), "r")
         expected = [(b"x-b", b"2")] + [(b"content-length", b"0")] * (status == 200)
         assert response_headers(exchange) == expected
@@ -134,7 +134,7 @@ async def test_headers_of_the_connection_do_not_pass(status: int):
 async def test_large_bodies_arrive_whole():
     replica = await FakeReplica(answer()).start()
     body = bytes(range(256)) * 40_000
-    async with Upstream(5.0, 5.0) as upstream:
+    async with Upstream(60.0, 60.0) as upstream:
         for _ in range(2):
             exchange = await upstream.send(replica_of(replica.url), incoming("POST", body), "r")
             assert await exchange.read_all() == b"{}"
@@ -148,7 +148,7 @@ async def test_an_answer_to_head_has_no_body():
         await wire.write(head(200, {"content-length": "100"}))
 
     replica = await FakeReplica(script).start()
-    async with Upstream(5.0, 5.0) as upstream:
+    async with Upstream(60.0, 60.0) as upstream:
         exchange = await upstream.send(replica_of(replica.url), incoming("HEAD"), "r")
         assert exchange.header("content-length") == "100" and await exchange.read() == b""
         await until(lambda: upstream.pool.num_open == 0)
@@ -157,7 +157,7 @@ async def test_an_answer_to_head_has_no_body():
 
 async def test_a_connection_that_dies_before_an_answer_is_told_and_a_mere_question_put_again():
     replica = await FakeReplica(answer()).start()
-    async with Upstream(5.0, 5.0) as upstream:
+    async with Upstream(60.0, 60.0) as upstream:
         known = replica_of(replica.url)
         await upstream.ask(known, "GET", "/x")
         replica.script = reset_before_headers
@@ -181,7 +181,7 @@ async def test_a_connection_that_dies_before_an_answer_is_told_and_a_mere_questi
 
 async def test_giving_up_closes_the_connection():  # A20
     replica = await FakeReplica(hang).start()
-    async with Upstream(5.0, 5.0) as upstream:
+    async with Upstream(60.0, 60.0) as upstream:
         task = asyncio.create_task(upstream.send(replica_of(replica.url), incoming(), "r"))
         await until(lambda: bool(replica.seen))
         task.cancel()
