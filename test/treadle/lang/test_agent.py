@@ -53,7 +53,7 @@ def test_turns_are_not_cut_at_the_default_length_of_a_generation(backend: FakeBa
 
 
 def test_calls_of_one_turn_run_at_once_and_answer_in_order(backend: FakeBackend):
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=60)
 
     def meet(n: int) -> int:
         """Meet."""
@@ -190,7 +190,7 @@ def test_a_cancelled_run_ends_its_tools(backend: FakeBackend):
         return ""
 
     state = solve(backend, calling(("stuck", "{}")), tools=[stuck], stream=True)
-    began.wait(10)
+    assert began.wait(60)
     state.cancel()
     with pytest.raises(tr.Cancelled):
         state["answer"]

@@ -58,9 +58,9 @@ def test_who_leaves_early_ends_what_still_runs(program, backend: FakeBackend):
 
     backend.reply = reply
     states = program.run_batch([("0",), ("1",)], num_threads=2, generator_style=True)
-    assert next(states)["x"] == "42" and began.wait(10)
+    assert next(states)["x"] == "42" and began.wait(60)
     states.close()
-    assert ended.wait(10)
+    assert ended.wait(60)
 
 
 @pytest.mark.parametrize("program", [plain, coroutine])

@@ -29,7 +29,7 @@ def test_an_idle_branch_has_no_task():
     for each in branches:
         each.submit(Evaluate(Text("a"), {}))
     for each in branches:
-        each.idle().result(10)
+        each.idle().result(60)
     assert background().wait(tasks()) <= before
     assert {each.transcript.shown for each in branches} == {"a"}
 
@@ -43,7 +43,7 @@ def test_cancelling_before_the_first_step_still_fails_what_waits():
         one.cancel()
 
     background().wait(at_once())
-    cell.done.result(10)
+    cell.done.result(60)
     assert isinstance(cell.error, Cancelled) and isinstance(one.error, Cancelled)
 
 
@@ -59,7 +59,7 @@ def test_cancelling_a_parent_cancels_children_that_have_not_begun():
     while not backend.asked:
         pass
     parent.cancel()
-    cell.done.result(10)
+    cell.done.result(60)
     assert isinstance(cell.error, Cancelled)
 
 
@@ -80,9 +80,9 @@ def test_cancelling_a_parent_that_gathers_leaves_other_branches_alone():
     one.submit(Evaluate(Text("a"), {}))
     background().wait(tasks())  # it gathers now
     one.cancel()
-    one.idle().result(10)
+    one.idle().result(60)
     background().call(gate.set)
-    other.idle().result(10)
+    other.idle().result(60)
     assert isinstance(one.error, Cancelled)
     assert other.error is None and cell.value == "42"
 
@@ -91,9 +91,9 @@ def test_a_branch_that_has_ended_cannot_be_cancelled():
     one = branch(FakeBackend())
     one.submit(Evaluate(Text("a"), {}))
     one.end()
-    one.idle().result(10)
+    one.idle().result(60)
     one.end()
-    one.idle().result(10)
+    one.idle().result(60)
     one.cancel()
-    one.idle().result(10)
+    one.idle().result(60)
     assert one.error is None or isinstance(one.error, Cancelled)

@@ -41,7 +41,7 @@ def test_a_start_is_bounded_however_much_the_server_says():
 
 
 SERVES = """
-import http.server
+import http.server, threading
 
 class Ready(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -52,7 +52,7 @@ class Ready(http.server.BaseHTTPRequestHandler):
         pass
 
 server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Ready)
-server.handle_request()
+threading.Thread(target=server.serve_forever, daemon=True).start()
 sys.stdin.read(1)
 for i in range(1000): print("line", i, file=sys.stderr)
 """
@@ -65,8 +65,8 @@ def test_a_server_is_asked_whether_it_serves_and_its_last_lines_are_kept():
         server = _Process([*child(SERVES), str(port)], port, 60)
     assert server._popen.stdin is not None and not server._log
     server._popen.stdin.close()  # goes on to the lines, and ends
-    server._popen.wait(10)
-    server._reader.join(10)
+    server._popen.wait(60)
+    server._reader.join(60)
     assert len(server._log) == LOG_LINES and server._log[-1] == "line 999\n"
     server.stop()
 

@@ -202,6 +202,7 @@ def test_an_answer_of_another_form_is_broken(found: str, is_streaming: bool):
         for each in parts:
             program = tr.function(lambda s, each: s.append(each))
             state = program.run(each, backend=endpoint, stream=is_streaming)
+            _ = state.ret_value  # its thread has asked all it will ask
             assert isinstance(state.error(), tr.BrokenAnswer), state.error()
 
 

@@ -34,7 +34,7 @@ async def test_functions_that_are_given_up_hold_no_slot_but_are_bounded():
     slots, never = Slots(2), threading.Event()
     for _ in range(4):
         began = asyncio.Event()
-        waiting = asyncio.ensure_future(slots.run(lambda: never.wait(10), began.set))
+        waiting = asyncio.ensure_future(slots.run(lambda: never.wait(60), began.set))
         await began.wait()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -51,7 +51,7 @@ async def test_functions_that_are_given_up_hold_no_slot_but_are_bounded():
 async def test_so_many_functions_run_at_once_and_no_more():
     slots, gate, began = Slots(2), threading.Event(), []
     all_three = [
-        asyncio.ensure_future(slots.run(lambda: gate.wait(10), lambda: began.append(1)))
+        asyncio.ensure_future(slots.run(lambda: gate.wait(60), lambda: began.append(1)))
         for _ in range(3)
     ]
     while len(began) < 2:

@@ -137,17 +137,23 @@ async def test_a_plain_tool_that_never_returns_is_given_up():
 
 
 async def test_waiting_for_a_thread_is_not_the_tools_time(monkeypatch: pytest.MonkeyPatch):
-    slots = Slots(1)
+    """The clock goes on for longer than the second may take, while the first has the thread."""
+    slots, loop = Slots(1), asyncio.get_running_loop()
     monkeypatch.setattr(tools, "_slots", lambda: slots)
-    gate = threading.Event()
+    began, gate = asyncio.Event(), threading.Event()
 
     def other() -> str:
-        gate.wait(10)
+        loop.call_soon_threadsafe(began.set)
+        gate.wait()
         return "other"
 
-    first = asyncio.ensure_future(run(other, timeout_s=10))
-    second = asyncio.ensure_future(run(lambda: "mine", name="mine", timeout_s=0.5))
-    done, _ = await asyncio.wait([second], timeout=0.7)
+    first = asyncio.ensure_future(run(other, timeout_s=3600))
+    await began.wait()
+    second = asyncio.ensure_future(run(lambda: "mine", name="mine", timeout_s=60))
+    await asyncio.sleep(0)
+    now = loop.time
+    monkeypatch.setattr(loop, "time", lambda: now() + 120)
+    done, _ = await asyncio.wait([second], timeout=0.01)
     assert not done  # nor is it given up
     gate.set()
     assert [(await each).content for each in (first, second)] == ["other", "mine"]
