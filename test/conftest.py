@@ -6,6 +6,7 @@ import importlib
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Small matrices on a busy machine: a second OpenMP thread costs a barrier and buys nothing. Set
 # before torch is imported; tests of threading raise it themselves.
@@ -13,6 +14,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Without a device Triton's interpreter runs the kernels. It is asked for before they are imported.
 if not os.path.exists("/dev/nvidiactl"):
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("treadle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("treadle")
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ class RawClient:
         return b"".join(m["body"] for m in self.sent if m["type"].endswith("body")).decode()
 
     async def until(self, is_true: Callable[[], object]) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not is_true():
                 await asyncio.sleep(0)
 

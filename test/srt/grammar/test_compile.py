@@ -93,10 +93,10 @@ def _nested(depth: int) -> str:
     ],
 )
 def test_a_grammar_bomb_is_refused_in_little_time(grammar):
-    start = time.monotonic()
+    start = time.process_time()
     with pytest.raises(BadRequest):
         check(grammar)
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_a_grammar_bomb_is_refused_in_little_time(grammar):
     ],
 )
 def test_grammars_that_look_like_bombs_cost_little(grammar):
-    start = time.monotonic()
+    start = time.process_time()
     check(grammar)
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_spacing_of_tool_json_may_be_overridden_by_the_schema():

@@ -23,7 +23,7 @@ async def test_server_ends_when_told_and_leaves_the_signals_alone():
     assert server.config.timeout_keep_alive == 330
     sock = bind("127.0.0.1", 0)
     task = asyncio.create_task(server.serve(sockets=[sock]))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not server.started:
             await asyncio.sleep(0)
         assert signal.getsignal(signal.SIGTERM) is before

@@ -15,7 +15,7 @@ from treadle.srt.lifecycle import Shutdown
 from treadle.srt.messages import AbortAll, Flush, Message, StatsRequest
 from treadle.srt.net.ipc import MAX_PATH_BYTES, Endpoints, Hub, make_endpoints, send_all
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 @pytest.fixture(params=["ipc", "tcp"])

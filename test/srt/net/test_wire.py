@@ -9,6 +9,7 @@ import struct
 import time
 import typing
 from array import array
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -211,17 +212,24 @@ def test_integers_in_float_fields_become_floats_and_nonfinite_ones_nan():
     assert result.logprobs[0].logprob != result.logprobs[0].logprob
 
 
-def test_decode_plan_of_256_rows_costs_less_than_a_fifth_of_a_millisecond():
+def test_decode_plan_of_256_rows_costs_less_than_7000_additions():
+    """A fifth of a millisecond where a loop of 1000 takes 30 us."""
     spans = array("i", [x for slot in range(256) for x in (slot, 999, 999, 1000, 1)])
     pages = tuple(PageUpdate(slot, 62, array("i", [slot])) for slot in range(16))
     plan = StepPlan(7, spans, array("i", [-1] * 256), pages=pages)
-    best = min(_seconds(plan) for _ in range(200))
-    assert best < 0.2e-3
+    best = min(_seconds(lambda: decode(encode(plan))) for _ in range(200))
+    assert best < 7 * min(_seconds(_add_1000) for _ in range(200))
 
 
-def _seconds(message: Message) -> float:
+def _add_1000() -> None:
+    total = 0
+    for i in range(1000):
+        total += i
+
+
+def _seconds(work: Callable[[], object]) -> float:
     began = time.process_time()
-    decode(encode(message))
+    work()
     return time.process_time() - began
 
 

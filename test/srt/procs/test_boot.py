@@ -20,7 +20,7 @@ from treadle.srt.net.typed import WireError
 from treadle.srt.procs import boot as boot_module
 from treadle.srt.procs.boot import Boot, read_boot, run_child, write_boot
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 def make_boot(folder: Path) -> Boot:

@@ -17,7 +17,7 @@ from treadle.srt.procs.children import Child, Signals, start_child, wait_for
 
 from .test_boot import make_boot
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 def run(folder: Path, code: str) -> Child:

@@ -18,7 +18,7 @@ from treadle.srt.procs.pipeline import pipeline_plans
 from treadle.srt.profiling import Profile
 from treadle.srt.worker.profiler import Profiler
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 @dataclass

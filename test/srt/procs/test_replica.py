@@ -17,7 +17,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-WAIT_S = 30.0
+WAIT_S = 60.0
 LAUNCH = """
 import sys
 from treadle.launch_server import main

@@ -21,7 +21,7 @@ from treadle.srt.token_masks import TokenBytes
 
 from .test_boot import make_boot
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 @pytest.fixture

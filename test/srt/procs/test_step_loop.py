@@ -41,7 +41,7 @@ from treadle.srt.sched.scheduler import Scheduler
 from treadle.srt.snapshot import Snapshot, SnapshotRequest
 
 PAGE, PAGES, SLOTS, CONTEXT = 4, 64, 5, 100
-WAIT_S = 10.0
+WAIT_S = 60.0
 SCHED = SchedSection(max_running=SLOTS - 1, chunk_tokens=32, seed=1)
 
 

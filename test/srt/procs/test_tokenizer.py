@@ -68,7 +68,7 @@ class Outside:
             await asyncio.sleep(0.001)
 
     async def heard(self) -> Message:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while True:
                 for message in self.launcher.drain():
                     return message
@@ -91,12 +91,12 @@ async def started(
         task = asyncio.create_task(serve(boot, own, own.outbox(boot.endpoints.launcher)))
         scheduling = asyncio.create_task(outside.schedule())
         port = None
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while port is None:
                 await asyncio.sleep(0.001)
                 port = re.search(r"listening host=\S+ port=(\d+)", caplog.text)
         async with httpx.AsyncClient(
-            base_url=f"http://127.0.0.1:{port.group(1)}", trust_env=False, timeout=10
+            base_url=f"http://127.0.0.1:{port.group(1)}", trust_env=False, timeout=60
         ) as client:
             yield outside, task, client
         scheduling.cancel()
@@ -111,7 +111,7 @@ async def test_life_from_starting_to_a_drained_end(
     model_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     async with started(model_folder, tmp_path, caplog, NET) as (outside, task, client):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     assert (await client.get("/health")).status_code == 503
@@ -140,7 +140,7 @@ async def test_failure_elsewhere_answers_everybody_and_raises(
         assert isinstance(await outside.heard(), Ready)
         whole = asyncio.create_task(client.post("/generate", json={"text": "a"}))
         stream = asyncio.create_task(client.post("/generate", json={"text": "a", "stream": True}))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(outside.engine.live) < 2:
                 await asyncio.sleep(0.001)
         outside.to_process.send(Failed("launcher", 0, "worker0 was killed"))
@@ -161,7 +161,7 @@ async def test_a_drain_lets_streams_end_until_a_second_signal_ends_them_with_an_
         assert isinstance(await outside.heard(), Ready)
         bodies = [{"text": "a", "stream": True, "rid": rid} for rid in ("ends", "goes-on")]
         streams = [asyncio.create_task(client.post("/generate", json=body)) for body in bodies]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(engine.live) < 2:
                 await asyncio.sleep(0.001)
             outside.to_process.send(Shutdown("stop"))

@@ -19,7 +19,7 @@ from treadle.srt.worker.profiler import Profiler
 
 from .test_boot import make_boot
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 class PlayedRunner:

@@ -48,7 +48,7 @@ async def drained(generation: Generation) -> list[Delta]:
 
 async def settle(engine: FakeEngine) -> None:
     """Until everything that the engine has said was taken."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not engine.inbox.empty():
             await asyncio.sleep(0)
 
@@ -278,7 +278,7 @@ class RandomLoad:
             if self.rng.random() < 0.3:
                 self.rng.choice(clients).cancel()
             await asyncio.sleep(0)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             results = await asyncio.gather(*clients, return_exceptions=True)
         scheduling.cancel()
         assert not [r for r in results if isinstance(r, Exception)]
