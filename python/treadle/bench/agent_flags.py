@@ -1,12 +1,12 @@
-"""Flags of `bench agent`, of which `bench compare` has all but the servers."""
+"""Flags of `bench agent`, and of `bench compare` on the same workload."""
 
 from __future__ import annotations
 
 import argparse
-from fractions import Fraction
 from pathlib import Path
 
 from . import rig
+from .flag_values import count, not_negative, positive, scale, share
 
 
 def parser() -> argparse.ArgumentParser:
@@ -17,76 +17,38 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     found.add_argument("--server", nargs="+", required=True, help=rig.KINDS)
-    add_workload(found)
+    add_workload(found, rounds=1)
     rig.add_flags(found)
-    add_output(found)
+    rig.add_output(found)
     return found
 
 
-def add_workload(found: argparse.ArgumentParser) -> None:
+def add_workload(found: argparse.ArgumentParser, *, rounds: int) -> None:
+    """`rounds`: the default."""
     _add_sessions(found.add_argument_group("sessions"))
     add = found.add_argument_group("load").add_argument
     add("--concurrency", nargs="+", type=positive, default=[1, 2, 4], help="sessions at once")
-    add("--sessions", type=_count, default=8, help="per point; 0: until --seconds are over")
+    add("--sessions", type=count, default=8, help="per point; 0: until --seconds are over")
     add("--seconds", type=not_negative, default=0.0, help="no turn begins later; 0: no limit")
-    add("--rounds", type=positive, default=1, help="of each point, servers in turns")
+    add("--rounds", type=positive, default=rounds, help="of each point, servers in turns")
     add("--seed", type=int, default=42)
     add("--run-id", default="", help="part of every text; default: random, so nothing is cached")
     add("--devices", type=positive, default=1, help="throughput is per device")
     add("--ready-check-timeout-sec", type=not_negative, default=60.0)
-
-
-def add_output(found: argparse.ArgumentParser) -> None:
-    add = found.add_argument_group("result").add_argument
-    add("--out", default="", help="name of NAME.json, NAME_turns.jsonl and the plots")
-    add("--results", type=Path, default=Path("benchmark/results"), help="their folder")
-    add("--no-plots", action="store_true", help="they need matplotlib (the extra `bench`)")
-    add("--note", action="append", default=[], help="kept in the result; may be repeated")
-    add("--disable-tqdm", action="store_true")
+    add("--no-plots", action="store_true", help="with --out; they need the extra `bench`")
 
 
 def _add_sessions(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--traces", type=Path, required=True, help="a file like agent_sessions.jsonl")
-    add("--length-scale", type=_scale, default=1.0, help="factor of all lengths, such as 1/16")
+    add("--length-scale", type=scale, default=1.0, help="factor of all lengths, such as 1/16")
     add("--time-scale", type=not_negative, default=1.0, help="factor of recorded think times")
     add("--think", choices=["recorded", "none"], default="recorded",
         help="from an answer to the next request: as between the two requests")  # fmt: skip
     add("--max-think-s", type=not_negative, default=300.0, help="after scaling")
-    add("--max-turns", type=_count, default=0, help="of a session; 0: all")
-    add("--context-len", type=_count, default=0, help="leave out longer sessions; 0: none")
-    add("--start", nargs=2, type=_share, default=[0.0, 0.0], metavar=("LOW", "HIGH"),
+    add("--max-turns", type=count, default=0, help="of a session; 0: all")
+    add("--context-len", type=count, default=0, help="leave out longer sessions; 0: none")
+    add("--start", nargs=2, type=share, default=[0.0, 0.0], metavar=("LOW", "HIGH"),
         help="sessions begin between these shares of their turns")  # fmt: skip
     add("--replies", choices=["live", "recorded"], default="live",
         help="earlier outputs in prompts: the server's own, or others of their length")  # fmt: skip
-
-
-def not_negative(text: str) -> float:
-    if not float(text) >= 0:
-        raise argparse.ArgumentTypeError(f"must be 0 or more, got {text}")
-    return float(text)
-
-
-def positive(text: str) -> int:
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
-    return int(text)
-
-
-def _scale(text: str) -> float:
-    found = float(Fraction(text))
-    if not found > 0:
-        raise argparse.ArgumentTypeError(f"must be above 0, got {text}")
-    return found
-
-
-def _share(text: str) -> float:
-    if not 0 <= float(text) <= 1:
-        raise argparse.ArgumentTypeError(f"must be between 0 and 1, got {text}")
-    return float(text)
-
-
-def _count(text: str) -> int:
-    if int(text) < 0:
-        raise argparse.ArgumentTypeError(f"must be 0 or more, got {text}")
-    return int(text)

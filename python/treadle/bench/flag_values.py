@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from fractions import Fraction
 
 import orjson
 
@@ -19,6 +20,19 @@ def above_zero(text: str) -> float:
     if not float(text) > 0:
         raise argparse.ArgumentTypeError(f"must be above 0, got {text}")
     return float(text)
+
+
+def not_negative(text: str) -> float:
+    if not float(text) >= 0:
+        raise argparse.ArgumentTypeError(f"must be 0 or more, got {text}")
+    return float(text)
+
+
+def scale(text: str) -> float:
+    """A fraction, such as 1/16, is exact."""
+    if not Fraction(text) > 0:
+        raise argparse.ArgumentTypeError(f"must be above 0, got {text}")
+    return float(Fraction(text))
 
 
 def share(text: str) -> float:

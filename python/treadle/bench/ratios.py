@@ -75,6 +75,19 @@ def table(lines: Sequence[Line]) -> str:
     return "\n\n".join(_table(lines, section, metric) for section, metric in groups)
 
 
+def whole_table(lines: Sequence[Line]) -> str:
+    """Markdown, every metric of every step in one table."""
+    names = list(dict.fromkeys(name for line in lines for name in line.servers))
+    out = [
+        "| step | metric | " + " | ".join(names) + " | ours / best peer |",
+        "|---" * (len(names) + 3) + "|",
+    ]
+    for line in lines:
+        cells = [_cell(line.servers.get(name)) for name in names]
+        out.append(f"| {line.step} | {line.metric} | {' | '.join(cells)} | {_cell(line.ratio)} |")
+    return "\n".join(out)
+
+
 def _table(lines: Sequence[Line], section: str, metric: str) -> str:
     rows = [line for line in lines if (line.section, line.metric) == (section, metric)]
     names = list(dict.fromkeys(name for row in rows for name in row.servers))

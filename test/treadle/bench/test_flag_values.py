@@ -7,7 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from treadle.bench.flag_values import above_zero, count, json_object, positive, share
+from treadle.bench.flag_values import (
+    above_zero,
+    count,
+    json_object,
+    not_negative,
+    positive,
+    scale,
+    share,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -17,6 +25,8 @@ from treadle.bench.flag_values import above_zero, count, json_object, positive, 
         (positive, "1", "0", "at least 1, got 0"),
         (above_zero, "0.5", "0", "above 0, got 0"),
         (above_zero, "inf", "nan", "above 0, got nan"),
+        (not_negative, "0", "-0.5", "0 or more, got -0.5"),
+        (scale, "1/16", "0/3", "above 0, got 0/3"),
         (share, "1", "1.5", "from 0 to 1, got 1.5"),
         (json_object, "{}", "[1]", "an object, got"),
         (json_object, "{}", "{", "no JSON"),

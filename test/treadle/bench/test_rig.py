@@ -36,7 +36,7 @@ def args(tmp_path: Path) -> argparse.Namespace:
     model.write_bytes(b"GGUF")
     parser = argparse.ArgumentParser()
     rig.add_flags(parser)
-    return parser.parse_args(["--model", str(model), "--llama-server", str(program)])
+    return parser.parse_args(["--model-path", str(model), "--llama-server", str(program)])
 
 
 def test_the_peer_is_started_on_the_same_file_with_room_for_all(args: argparse.Namespace):
@@ -88,9 +88,9 @@ def test_the_program_is_looked_for_on_the_path_and_in_the_package(
 
 
 def test_a_model_that_is_not_there_is_named(args: argparse.Namespace):
-    args.model = "demo:nothing"
+    args.model_path = "demo:nothing"
     with (
-        pytest.raises(Unready, match="--model demo:nothing"),
+        pytest.raises(Unready, match="--model-path demo:nothing"),
         started(["llama.cpp"], args, Room(1, 0)),
     ):
         pass

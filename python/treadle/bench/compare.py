@@ -1,0 +1,129 @@
+"""`python -m treadle.bench compare --ours SERVER --theirs SERVER ...`: one load, servers in turns.
+
+Runs A B A B ...: in each round every server gets the same requests, one server after the other, and
+ratios are of one round, so what changes with time changes both. Shown is the median over rounds
+with the extremes. Each round has texts of its own: nothing is cached from the one before. Exit
+status 1 where a request failed: that round of that server is not compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from . import agent, agent_flags, rig, serving, serving_flags
+from .asks import Json
+from .control import Unready
+from .environment import Environment, write_result
+from .flag_values import positive
+from .ratios import Line, Sample, summarise, whole_table
+from .rig import Room, Served
+
+PROGRAM = "python -m treadle.bench compare"
+WORKLOADS = {
+    "serving": "a dataset, as `bench serving`",
+    "agent": "agent sessions of a trace, as `bench agent`",
+}
+ROUNDS = 5
+METRICS = (
+    "median_ttft_ms", "p90_ttft_ms", "median_itl_ms", "p90_itl_ms", "median_tpot_ms",
+    "median_e2e_latency_ms", "p90_e2e_latency_ms", "request_throughput", "output_throughput",
+    "total_throughput",
+)  # fmt: skip
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit status; 2 with one line on standard error for what the user can mend."""
+    args = parse(argv)
+    measure = _agent if args.workload == "agent" else _serving
+    try:
+        lines, is_valid = measure(args, [args.ours, *args.theirs])
+    except (Unready, ValueError, RuntimeError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    sys.stdout.write(whole_table(lines) + "\n")
+    return 0 if is_valid else 1
+
+
+def parse(argv: Sequence[str]) -> Namespace:
+    """Which flags there are depends on the workload."""
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--workload", choices=list(WORKLOADS), default="serving")
+    workload = first.parse_known_args(argv)[0].workload
+    found = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Put the same load on servers in turns: " + rig.KINDS,
+        epilog=rig.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    found.add_argument("--ours", required=True, metavar="SERVER")
+    found.add_argument("--theirs", required=True, nargs="+", metavar="SERVER")
+    texts = "; ".join(f"{name}: {text}" for name, text in WORKLOADS.items())
+    found.add_argument("--workload", choices=list(WORKLOADS), default="serving", help=texts)
+    if workload == "agent":
+        agent_flags.add_workload(found, rounds=ROUNDS)
+    else:
+        found.add_argument("--rounds", type=positive, default=ROUNDS)
+        serving_flags.add_workload(found)
+    rig.add_flags(found)
+    rig.add_output(found)
+    return found.parse_args(argv)
+
+
+def _agent(args: Namespace, wanted: Sequence[str]) -> tuple[list[Line], bool]:
+    bench = agent.run(args, wanted)
+    return bench.compared(bench.points[0].server), bench.is_valid
+
+
+@dataclass(slots=True)
+class Rounds:
+    """`runs`: result lines of `bench serving`, with server and round."""
+
+    facts: Json
+    samples: list[Sample] = field(default_factory=list)
+    runs: list[Json] = field(default_factory=list)
+
+    @property
+    def failed(self) -> int:
+        return sum(int(run["failed"]) for run in self.runs)
+
+
+def _serving(args: Namespace, wanted: Sequence[str]) -> tuple[list[Line], bool]:
+    environment = Environment.read(agent.PACKAGES)
+    with rig.started(wanted, args, Room(args.max_concurrency or 0, 0)) as servers:
+        found = Rounds(rig.facts(servers, args))
+        for number in range(args.rounds):
+            for server in servers:
+                sys.stderr.write(f"{server.name}: round {number}\n")
+                _round(args, server, number, found)
+        lines = summarise(found.samples, servers[0].name)
+    if args.out:
+        result = {"environment": environment, "kind": "compare", **found.facts}
+        result |= {"rounds": args.rounds, "failed": found.failed, "notes": args.note}
+        path = args.results / f"{args.out}.json"
+        write_result(path, result | {"summary": lines, "runs": found.runs})
+    return lines, not found.failed
+
+
+def _round(args: Namespace, server: Served, number: int, found: Rounds) -> None:
+    at = {"base_url": server.url, "backend": server.backend or None, "seed": args.seed + number}
+    run = asyncio.run(serving.run(_overlaid(args, at)))
+    del run["server_info"]  # the server's whole configuration; how it was started is in the facts
+    found.runs.append({"server": server.name, "round": number} | run)
+    if run["failed"]:
+        return
+    values = {name: float(run[name]) for name in METRICS}
+    if memory := server.memory():
+        values |= {"rss_mib": memory.rss, "pss_mib": memory.pss}
+    step = f"{run['max_concurrency'] or 'all'} at once"
+    found.samples.append(Sample(str(run["dataset_name"]), step, server.name, number, values))
+
+
+def _overlaid(args: Namespace, at: Json) -> Namespace:
+    """What `bench serving` takes and this command has no flag for is as by default."""
+    known = vars(serving_flags.parser().parse_args([]))
+    return Namespace(**{**known, **{k: v for k, v in vars(args).items() if k in known}, **at})
