@@ -10,6 +10,7 @@ COMMANDS = {
     "serving": "load a server with a dataset and time its answers",
     "agent": "play recorded agent sessions against servers",
     "compare": "the same load on servers in turns: ratios with their spread",
+    "report": "results as tables of the README and as one page with the plots",
 }
 USAGE = "usage: python -m treadle.bench COMMAND [flags]    more: COMMAND --help\n" + "".join(
     f"  {name:9}{text}\n" for name, text in COMMANDS.items()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .asks import Json
 from .spread import Spread
 
 FEWER_IS_BETTER = frozenset({"rows", "reprocessed_rows"})
@@ -37,6 +38,15 @@ class Line:
     servers: dict[str, Spread]
     best_peer: str
     ratio: Spread | None
+
+
+def read_line(found: Json) -> Line:
+    """Of a result's summary. Raises KeyError."""
+    servers = {name: Spread(**spread) for name, spread in found["servers"].items()}
+    ratio = None if found["ratio"] is None else Spread(**found["ratio"])
+    return Line(
+        found["section"], found["step"], found["metric"], servers, found["best_peer"], ratio
+    )
 
 
 def summarise(samples: Sequence[Sample], ours: str) -> list[Line]:
