@@ -70,12 +70,12 @@ class Dialer:
             transport, _ = await loop.create_connection(
                 lambda: made, address, origin.port, ssl=tls, server_hostname=name
             )
+            if not made.is_usable:
+                raise ConnectionResetError
             _probe_host(transport.get_extra_info("socket"))
         except BaseException:
             made.abort()
             raise
-        if not made.is_usable:
-            raise ConnectionResetError
         return made
 
     async def _addresses(self, origin: Origin) -> Addresses:

@@ -131,6 +131,12 @@ def test_headers_have_a_limit(data: bytes):
             read(*(data[i : i + size] for i in range(0, len(data), size)))
 
 
+def test_headers_that_come_with_their_body_have_the_limit_too():
+    data = OK + b"a: b\r\n" * MAX_HEAD_BYTES + b"content-length: 1\r\n\r\nx"
+    with pytest.raises(Malformed, match="headers of more than"):
+        read(data)
+
+
 def test_bytes_of_headers_count_once():
     data = OK + b"a: " + b"x" * (MAX_HEAD_BYTES - 100) + b"\r\ncontent-length: 1\r\n\r\n"
     for cut in (1, 1000, len(data) - 1, len(data)):

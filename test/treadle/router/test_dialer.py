@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from treadle.router import dialer as dialer_module
 from treadle.router.connection import Connection
 from treadle.router.dialer import Dialer, describe
 from treadle.router.origin import Origin
@@ -117,11 +118,43 @@ async def test_a_name_that_cannot_be_asked_for_is_told():
         assert error.value.kind is Break.NOT_SENT
 
 
+class Seen(Connection):
+    """Tells what became of it."""
+
+    def __init__(self, *, is_dying: bool) -> None:
+        super().__init__(lambda _: None, lambda _: self.is_lost.set())
+        self.is_dying = is_dying
+        self.is_lost = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self.is_dying:
+            self.abort()
+
+
+@pytest.mark.parametrize("is_dying", [True, False])
+async def test_a_connection_that_is_of_no_use_is_closed(
+    monkeypatch: pytest.MonkeyPatch, is_dying: bool
+):
+    def probe(sock: object) -> None:
+        if not is_dying:
+            raise OSError(9, "x")
+
+    monkeypatch.setattr(dialer_module, "_probe_host", probe)
+    made = Seen(is_dying=is_dying)
+    async with listening() as port:
+        with pytest.raises(Broken) as error:
+            await Dialer(5.0, True).connect(Origin.parse(f"http://127.0.0.1:{port}"), lambda: made)
+        assert error.value.kind is Break.NOT_SENT
+        await asyncio.wait_for(made.is_lost.wait(), 5.0)
+
+
 async def test_a_host_that_vanishes_is_asked_after():
     async with listening() as port:
         connection = await Dialer(5.0, True).connect(Origin.parse(f"http://127.0.0.1:{port}"), make)
         transport = connection._transport
         assert transport is not None
+        assert transport.get_write_buffer_limits() == (0, 0)  # it says what it could not send
         sock = transport.get_extra_info("socket")
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30

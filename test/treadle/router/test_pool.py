@@ -113,3 +113,4 @@ async def test_closing_closes_those_that_are_used_too():
         with pytest.raises(Broken) as error:
             await pool.connect(origin)
         assert error.value.kind is Break.NOT_SENT
+        await until(lambda: pool.num_open == 0)

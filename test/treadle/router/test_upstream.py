@@ -7,8 +7,10 @@ import asyncio
 import pytest
 
 from test.treadle.router.fake_replica import (
+    STREAM,
     FakeReplica,
     answer,
+    chunk,
     hang,
     head,
     reset_before_headers,
@@ -57,6 +59,21 @@ async def test_silence_is_a_timeout():
     with pytest.raises(Broken) as error:
         await ask(replica.url, timeout_s=0.05)
     assert error.value.kind is Break.TIMEOUT
+    await replica.stop()
+
+
+async def test_an_answer_that_does_not_end_in_time_is_given_up():
+    async def script(seen, wire) -> None:
+        await wire.write(STREAM + chunk(b"a"))
+        await hang(seen, wire)
+
+    replica = await FakeReplica(script).start()
+    async with Upstream(5.0, 5.0) as upstream:
+        with pytest.raises(Broken) as error:
+            await upstream.ask(replica_of(replica.url), "GET", "/x", timeout_s=0.1)
+        assert error.value.kind is Break.TIMEOUT
+        await asyncio.wait_for(replica.seen[0].is_gone.wait(), 5.0)
+        await until(lambda: upstream.pool.num_open == 0)
     await replica.stop()
 
 
