@@ -15,13 +15,14 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from . import agent, agent_flags, rig, serving, serving_flags
+from . import agent, agent_flags, rig, serving_flags, serving_run
 from .asks import Json
 from .control import Unready
 from .environment import Environment, write_result
 from .flag_values import positive
 from .ratios import Line, Sample, summarise, whole_table
 from .rig import Room, Served
+from .serving_result import sglang_line
 
 PROGRAM = "python -m treadle.bench compare"
 WORKLOADS = {
@@ -111,7 +112,8 @@ def _serving(args: Namespace, wanted: Sequence[str]) -> tuple[list[Line], bool]:
 
 def _round(args: Namespace, server: Served, number: int, found: Rounds) -> None:
     at = {"base_url": server.url, "backend": server.backend or None, "seed": args.seed + number}
-    run = asyncio.run(serving.run(_overlaid(args, at)))
+    asked = serving_flags.completed(args, at)
+    run = sglang_line(asked, asyncio.run(serving_run.run(asked)))
     del run["server_info"]  # the server's whole configuration; how it was started is in the facts
     found.runs.append({"server": server.name, "round": number} | run)
     if run["failed"]:
@@ -121,9 +123,3 @@ def _round(args: Namespace, server: Served, number: int, found: Rounds) -> None:
         values |= {"rss_mib": memory.rss, "pss_mib": memory.pss}
     step = f"{run['max_concurrency'] or 'all'} at once"
     found.samples.append(Sample(str(run["dataset_name"]), step, server.name, number, values))
-
-
-def _overlaid(args: Namespace, at: Json) -> Namespace:
-    """What `bench serving` takes and this command has no flag for is as by default."""
-    known = vars(serving_flags.parser().parse_args([]))
-    return Namespace(**{**known, **{k: v for k, v in vars(args).items() if k in known}, **at})

@@ -53,10 +53,11 @@ def rates(run: Run) -> Json:
     }
 
 
-def latencies(run: Run) -> Json:
+def latencies(run: Run, e2e_name: str) -> Json:
+    """`e2e_name`: what keys call the time of a whole answer."""
     whole = run.whole
     tpots = [tpot for answer in whole if (tpot := answer.tpot_s) is not None]
-    found: Json = six("e2e_latency", [answer.e2e_s for answer in whole])
+    found: Json = six(e2e_name, [answer.e2e_s for answer in whole])
     found |= six("ttft", [answer.ttft_s for answer in whole])
     found |= six("tpot", tpots)
     found |= six("itl", [gap for answer in whole for gap in answer.itls_s])

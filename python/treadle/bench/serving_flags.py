@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from .asks import Json
 from .dataset_flags import add_datasets, add_request_fields
 from .figures import SLOS
 from .flag_values import above_zero, count, positive
@@ -29,6 +30,14 @@ def add_workload(found: argparse.ArgumentParser) -> None:
     add_datasets(found)
     _load(found)
     add_request_fields(found)
+
+
+def completed(args: argparse.Namespace, at: Json) -> argparse.Namespace:
+    """Of another command's arguments those that `bench serving` takes, with `at` in their place;
+    what is in neither is as by default."""
+    known = vars(parser().parse_args([]))
+    given = {name: value for name, value in vars(args).items() if name in known}
+    return argparse.Namespace(**known | given | at)
 
 
 def _target(found: argparse.ArgumentParser) -> None:
@@ -62,6 +71,7 @@ def _output(found: argparse.ArgumentParser) -> None:
     add = found.add_argument_group("result").add_argument
     add("--cache-report", action="store_true", help="cached tokens as the server tells them")
     add("--output-file", type=Path, help="a line is appended; default: a name of the run's facts")
+    add("--result-format", choices=["sglang", "vllm"], default="sglang", help="whose keys it has")
     add("--output-details", action="store_true", help="lists of every request")
     add("--goodput", nargs="+", type=_slo, default=[], metavar="ttft:MS", help=", ".join(SLOS))
     add("--tag", default=None, help="kept in the result")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from test.treadle.bench.fake_server import FakeServer
-from test.treadle.bench.test_serving import SMALL, run
+from test.treadle.bench.test_serving_run import SMALL, run
 from treadle.bench.control import Unready
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from treadle.bench.serving_flags import parser
+from argparse import Namespace
+
+from treadle.bench.serving_flags import completed, parser
 
 FLAGS = """
 --backend --base-url --host --port --model --served-model-name --tokenizer --header
@@ -37,3 +39,9 @@ def test_every_flag_of_the_list_is_there_with_its_default():
     assert {name: args[name] for name in DEFAULTS} == DEFAULTS
     for name in DATASETS.split():
         assert found.parse_args(["--dataset-name", name]).dataset_name == name
+
+
+def test_arguments_of_another_command_are_completed():
+    found = completed(Namespace(seed=7, num_prompts=3, rounds=5), {"seed": 8})
+    assert (found.seed, found.num_prompts, found.random_input_len) == (8, 3, 1024)
+    assert not hasattr(found, "rounds")
