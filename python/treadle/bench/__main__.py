@@ -11,9 +11,11 @@ COMMANDS = {
     "agent": "play recorded agent sessions against servers",
     "compare": "the same load on servers in turns: ratios with their spread",
     "report": "results as tables of the README and as one page with the plots",
+    "one_batch": "time batches of given shapes, prefill and decode apart",
+    "offline_throughput": "send all requests at once and time them",
 }
 USAGE = "usage: python -m treadle.bench COMMAND [flags]    more: COMMAND --help\n" + "".join(
-    f"  {name:9}{text}\n" for name, text in COMMANDS.items()
+    f"  {name:19}{text}\n" for name, text in COMMANDS.items()
 )
 
 

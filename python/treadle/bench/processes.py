@@ -159,9 +159,13 @@ def free_port() -> int:
         return port
 
 
-def treadle_launch(command: str, model: str, threads: int, more: Sequence[str] = ()) -> Launch:
-    """`command` starts our server and is given the flags of the test."""
-    argv = [*shlex.split(command), "--model-path", model, "--num-threads", str(threads)]
+def treadle_launch(
+    command: str, model: str, threads: int | None, more: Sequence[str] = ()
+) -> Launch:
+    """`command` starts our server and is given the flags of the test. `threads` None: as many as it
+    likes."""
+    argv = [*shlex.split(command), "--model-path", model]
+    argv += [] if threads is None else ["--num-threads", str(threads)]
     argv += ["--port", "{port}", "--log-level", "warning", *more]
     path = os.pathsep.join([str(ROOT / "python"), *filter(None, [os.environ.get("PYTHONPATH")])])
     return Launch("treadle", tuple(argv), {"PYTHONPATH": path}, "/ready")

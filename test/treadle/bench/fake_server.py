@@ -62,7 +62,8 @@ class FakeServer:
         return web.json_response({"data": [{"id": "fake", "owned_by": self.owner}]})
 
     async def _info(self, request: web.Request) -> web.Response:
-        return web.json_response({"internal_states": [{"avg_spec_accept_length": 1.5}]})
+        state = {"avg_spec_accept_length": 1.5, "last_gen_throughput": 12.5}
+        return web.json_response({"internal_states": [state]})
 
     async def _flush(self, request: web.Request) -> web.Response:
         self.flushed += 1
