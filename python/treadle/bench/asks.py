@@ -34,7 +34,9 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What every request of a run is sent with. `top_logprobs` below 0: no logprobs."""
+    """What every request of a run is sent with. `top_logprobs` below 0: no logprobs. `wants_tiers`:
+    servers that tell only when asked shall say where cached tokens were found.
+    """
 
     model: str
     temperature: float = 0.0
@@ -44,6 +46,7 @@ class Options:
     top_logprobs: int = -1
     logprob_start: int = -1
     lora: str = ""
+    wants_tiers: bool = False
     extra: Json = field(default_factory=dict)
 
 
@@ -53,6 +56,16 @@ class Event:
 
     at_s: float
     data: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Tiers:
+    """Cached tokens by where they were found. `backend`: what holds the stored ones."""
+
+    device: int
+    host: int
+    storage: int
+    backend: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +81,7 @@ class Reading:
     output_tokens: int = 0
     cached: int | None = None
     replayed: int = 0
+    tiers: Tiers | None = None
 
     @property
     def rows(self) -> int | None:

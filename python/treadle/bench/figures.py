@@ -90,18 +90,21 @@ def goodput(run: Run, limits_ms: Mapping[str, float]) -> Json:
 
 
 def cache_report(run: Run) -> Json:
+    """What the server told, None for what it did not."""
+    said = [answer.said for answer in run.whole]
     prompt = sum(answer.prompt_tokens for answer in run.whole)
-    cached = sum(answer.said.cached or 0 for answer in run.whole)
+    told = [reading.cached for reading in said if reading.cached is not None]
+    tiers = [reading.tiers for reading in said if reading.tiers is not None]
     return {
         "cache_report": {
             "total_prompt_tokens": prompt,
-            "total_cached_tokens": cached,
-            "total_replayed_tokens": sum(answer.said.replayed for answer in run.whole),
-            "cache_hit_rate_pct": 100 * cached / max(1, prompt),
-            "device_cached_tokens": cached,
-            "host_cached_tokens": 0,
-            "storage_cached_tokens": 0,
-            "storage_backend": None,
+            "total_cached_tokens": sum(told) if told else None,
+            "total_replayed_tokens": sum(reading.replayed for reading in said),
+            "cache_hit_rate_pct": 100 * sum(told) / max(1, prompt) if told else None,
+            "device_cached_tokens": sum(tier.device for tier in tiers) if tiers else None,
+            "host_cached_tokens": sum(tier.host for tier in tiers) if tiers else None,
+            "storage_cached_tokens": sum(tier.storage for tier in tiers) if tiers else None,
+            "storage_backend": next((tier.backend for tier in tiers if tier.backend), None),
         }
     }
 

@@ -118,5 +118,6 @@ def _options(args: argparse.Namespace, model: str) -> Options:
         top_logprobs=args.top_logprobs_num if args.return_logprob else -1,
         logprob_start=args.logprob_start_len,
         lora=args.lora_name,
+        wants_tiers=args.cache_report,
         extra=args.extra_request_body,
     )

@@ -20,6 +20,10 @@ COUNTS = (
     ("Requests at once, most", "max_concurrent_requests"),
     ("Tokens accepted per step", "accept_length"),
 )
+CACHE = (
+    ("Cached prompt tokens, %", "cache_hit_rate_pct"),
+    ("Replayed prompt tokens", "total_replayed_tokens"),
+)
 LATENCIES = (("E2E", "e2e_latency"), ("TTFT", "ttft"), ("TPOT", "tpot"), ("ITL", "itl"))
 COLUMNS = ("mean", "median", "p90", "p95", "p99")
 
@@ -28,8 +32,7 @@ def table(result: Json) -> str:
     lines = [_title(f"{result['backend']}, {result['dataset_name']}")]
     lines += [_row(label, result[key]) for label, key in COUNTS if result[key] is not None]
     if report := result.get("cache_report"):
-        lines.append(_row("Cached prompt tokens, %", report["cache_hit_rate_pct"]))
-        lines.append(_row("Replayed prompt tokens", report["total_replayed_tokens"]))
+        lines += [_row(label, report[key]) for label, key in CACHE if report[key] is not None]
     if "slo_attainment" in result:
         lines.append(_row("Requests within limits, %", 100 * result["slo_attainment"]))
         lines.append(_row("Requests within limits per second", result["request_goodput"]))

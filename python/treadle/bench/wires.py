@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from .asks import Ask, Event, Json, Options, Prompt, Reading
+from .asks import Ask, Event, Json, Options, Prompt, Reading, Tiers
 
 
 class Wire(Protocol):
@@ -74,6 +75,7 @@ class NativeWire:
             output_tokens=count,
             cached=meta.get("cached_tokens"),
             replayed=meta.get("replayed_tokens", 0),
+            tiers=_tiers(meta.get("cached_tokens_details")),
         )
 
 
@@ -108,12 +110,17 @@ class LlamaWire:
         )
 
 
+@dataclass(frozen=True, slots=True)
 class CompletionsWire:
+    """`has_tiers`: the server may be asked for them; others refuse fields that they do not know."""
+
+    has_tiers: bool
     path = "/v1/completions"
     is_chat = False
 
     def body(self, ask: Ask, options: Options) -> Json:
-        body = _openai(options) | _one_of(ask.prompt, text="prompt", ids="prompt")
+        body = _openai(options, has_tiers=self.has_tiers)
+        body |= _one_of(ask.prompt, text="prompt", ids="prompt")
         body["max_tokens"] = ask.output_len
         if options.top_logprobs >= 0:
             body["logprobs"] = options.top_logprobs
@@ -123,7 +130,11 @@ class CompletionsWire:
         return _read_choices(events)
 
 
+@dataclass(frozen=True, slots=True)
 class ChatWire:
+    """`has_tiers` as above."""
+
+    has_tiers: bool
     path = "/v1/chat/completions"
     is_chat = True
 
@@ -131,7 +142,8 @@ class ChatWire:
         if not isinstance(ask.prompt, tuple):
             raise ValueError("a chat backend takes messages, no token ids")
         shown = [{"role": message.role, "content": message.content} for message in ask.prompt]
-        body = _openai(options) | {"messages": shown, "max_completion_tokens": ask.output_len}
+        body = _openai(options, has_tiers=self.has_tiers)
+        body |= {"messages": shown, "max_completion_tokens": ask.output_len}
         if options.top_logprobs >= 0:
             body |= {"logprobs": True, "top_logprobs": options.top_logprobs}
         return body | options.extra
@@ -166,12 +178,12 @@ WIRES: dict[str, Wire] = {
     "sglang": NativeWire(),
     "sglang-native": NativeWire(),
     "llama.cpp": LlamaWire(),
-    "sglang-oai": CompletionsWire(),
-    "vllm": CompletionsWire(),
-    "openai": CompletionsWire(),
-    "sglang-oai-chat": ChatWire(),
-    "vllm-chat": ChatWire(),
-    "openai-chat": ChatWire(),
+    "sglang-oai": CompletionsWire(has_tiers=True),
+    "vllm": CompletionsWire(has_tiers=False),
+    "openai": CompletionsWire(has_tiers=False),
+    "sglang-oai-chat": ChatWire(has_tiers=True),
+    "vllm-chat": ChatWire(has_tiers=False),
+    "openai-chat": ChatWire(has_tiers=False),
     "sglang-embedding": EmbeddingWire(),
 }
 # The chat route of the same server.
@@ -195,7 +207,7 @@ def _one_of(prompt: Prompt, *, text: str, ids: str) -> Json:
     raise ValueError("messages are for a chat backend, such as openai-chat")
 
 
-def _openai(options: Options) -> Json:
+def _openai(options: Options, *, has_tiers: bool) -> Json:
     body: Json = {
         "model": options.lora or options.model,
         "temperature": options.temperature,
@@ -203,6 +215,8 @@ def _openai(options: Options) -> Json:
         "stream": options.stream,
         "ignore_eos": options.ignore_eos,
     }
+    if options.wants_tiers and has_tiers:
+        body["return_cached_tokens_details"] = True
     return body | ({"stream_options": {"include_usage": True}} if options.stream else {})
 
 
@@ -210,22 +224,34 @@ def _read_choices(events: Sequence[Event]) -> Reading:
     arrivals: list[tuple[float, int]] = []
     texts: list[str] = []
     usage: Json = {}
+    extension: Json = {}
     for event in events:
         usage = event.data.get("usage") or usage
+        extension = event.data.get("sglext") or extension
         for choice in event.data["choices"]:
             text, is_token = _piece(choice)
             texts.append(text)
             if is_token:
                 arrivals.append((event.at_s, 1))
     details = usage.get("prompt_tokens_details") or {}
+    tiers = _tiers(extension.get("cached_tokens_details"))
+    in_tiers = tiers.device + tiers.host + tiers.storage if tiers else None
     return Reading(
         arrivals=tuple(arrivals),
         text="".join(texts),
         prompt_tokens=usage.get("prompt_tokens", 0),
         output_tokens=usage.get("completion_tokens", len(arrivals)),
-        cached=details.get("cached_tokens"),
+        cached=details.get("cached_tokens", in_tiers),
         replayed=details.get("replayed_tokens") or 0,
+        tiers=tiers,
     )
+
+
+def _tiers(told: Json | None) -> Tiers | None:
+    if told is None:
+        return None
+    device, host, storage = (told.get(name) or 0 for name in ("device", "host", "storage"))
+    return Tiers(device, host, storage, told.get("storage_backend"))
 
 
 def _piece(choice: Json) -> tuple[str, bool]:

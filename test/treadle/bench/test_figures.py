@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from treadle.bench import figures
-from treadle.bench.asks import Answer, Reading, failed
+from treadle.bench.asks import Answer, Reading, Tiers, failed
 
 
 def answer(sent_s: float, arrivals: tuple, cached: int = 0) -> Answer:
@@ -55,6 +55,22 @@ def test_goodput_wants_every_limit_met_and_counts_failures():
 def test_cache_report_is_over_prompts():
     report = figures.cache_report(RUN)["cache_report"]
     assert report["cache_hit_rate_pct"] == 65 and report["total_replayed_tokens"] == 6
+    assert report["host_cached_tokens"] is None  # not told
+
+
+def test_cache_report_has_what_the_server_tells_of_tiers():
+    said = [
+        Reading(((1.0, 1),), "", None, 10, 1, 6, 0, Tiers(4, 2, 0, None)),
+        Reading(((1.0, 1),), "", None, 10, 1, 9, 0, Tiers(1, 0, 8, "disk")),
+        Reading(((1.0, 1),), "", None, 10, 1),
+    ]
+    run = figures.Run([Answer(0.0, 10, reading) for reading in said], 1.0)
+    report = figures.cache_report(run)["cache_report"]
+    kinds = ("device", "host", "storage")
+    assert [report[f"{kind}_cached_tokens"] for kind in kinds] == [5, 2, 8]
+    assert (report["total_cached_tokens"], report["storage_backend"]) == (15, "disk")
+    silent = figures.Run(run.answers[2:], 1.0)
+    assert figures.cache_report(silent)["cache_report"]["cache_hit_rate_pct"] is None
 
 
 def test_nothing_measured_is_zero_and_not_an_error():

@@ -6,7 +6,7 @@ from array import array
 
 import pytest
 
-from treadle.bench.asks import Ask, Event, Message, Options
+from treadle.bench.asks import Ask, Event, Message, Options, Tiers
 from treadle.bench.wires import CHAT_OF, WIRES
 
 IDS = array("i", [5, 6])
@@ -49,6 +49,25 @@ def test_tokens_that_come_together_share_the_gap_before_them():
     said = WIRES["sglang"].read(events)
     assert said.arrivals == ((1.0, 1), (2.0, 2), (3.0, 2))
     assert said.rows == 8 - 6 + 2
+
+
+@pytest.mark.parametrize("name", list(WIRES))
+def test_only_servers_that_know_the_field_are_asked_for_tiers(name: str):
+    wire = WIRES[name]
+    prompt = (Message("user", "a"),) if wire.is_chat else IDS
+    body = wire.body(Ask(prompt, 1), Options("m", wants_tiers=True))
+    assert ("return_cached_tokens_details" in body) == name.startswith("sglang-oai")
+
+
+def test_tiers_tell_what_was_cached_where_usage_does_not():
+    told = {"cached_tokens_details": {"device": 3, "host": 2}}
+    events = [
+        Event(0.5, {"choices": [{"delta": {"content": "a"}}]}),
+        Event(0.6, {"choices": [], "sglext": told}),
+        Event(0.6, {"choices": [], "usage": {"prompt_tokens": 9, "prompt_tokens_details": None}}),
+    ]
+    said = WIRES["sglang-oai-chat"].read(events)
+    assert (said.cached, said.prompt_tokens, said.tiers) == (5, 9, Tiers(3, 2, 0, None))
 
 
 def test_chat_counts_reasoning_and_calls_as_tokens():
