@@ -88,11 +88,10 @@ class Answer:
             return
         if self.pieces:
             raise Malformed("an interim answer with a body")
-        has_length = _has_length(self.headers)
-        self._ends_with_connection = status not in _WITHOUT_BODY and not has_length
-        self.leaves_connection_fit = (
-            self._parser.should_keep_alive() and not self._ends_with_connection
-        )
+        has_body, has_length = status not in _WITHOUT_BODY, _has_length(self.headers)
+        self._ends_with_connection = has_body and not has_length
+        # A length of a body that the status rules out: some send that body nevertheless.
+        self.leaves_connection_fit = self._parser.should_keep_alive() and has_body is has_length
         self.status = status
         if self._is_for_head:
             self.is_whole = True

@@ -28,7 +28,7 @@ WHOLE = [  # bytes, body, whether the connection may be used again
     (CHUNKED + chunk(b"data: 1\n\n") + chunk(b"x") + LAST_CHUNK, b"data: 1\n\nx", True),
     (CHUNKED + b"3;a=b\r\nabc\r\n0\r\nX-Trailer: y\r\nZ: q\r\n\r\n", b"abc", True),
     (INTERIM + CHUNKED + chunk(b"x") + LAST_CHUNK, b"x", True),
-    (b"HTTP/1.1 204 No Content\r\ncontent-length: 4\r\n\r\n", b"", True),
+    (b"HTTP/1.1 204 No Content\r\ncontent-length: 4\r\n\r\n", b"", False),
     (b"HTTP/1.1 304 Not Modified\r\n\r\n", b"", True),
     (OK + b"connection: close\r\ncontent-length: 2\r\n\r\nhi", b"hi", False),
     (b"HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nhi", b"hi", False),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 
 from test.treadle.router.fake_replica import (
+    LAST_CHUNK,
     STREAM,
     FakeReplica,
     answer,
@@ -205,6 +207,49 @@ async def test_giving_up_closes_the_connection():  # A20
         await asyncio.gather(task, return_exceptions=True)
         await asyncio.wait_for(replica.seen[0].is_gone.wait(), 5.0)
         await until(lambda: upstream.pool.num_open == 0)
+    await replica.stop()
+
+
+HEAD = head(200, {"content-length": "5"})
+ANSWERS = [  # with their bodies
+    (HEAD + b"hello", b"hello"),
+    (STREAM + chunk(b"data: 1\n\n") + chunk(b"x" * 300) + LAST_CHUNK, b"data: 1\n\n" + b"x" * 300),
+    (b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + b"hello", b"hello"),
+    (head(204, {}), b""),
+]
+DAMAGE = [b"", b"\r\n", b"\0", b"zz", b"content-length: 1\r\n", HEAD]
+
+
+async def test_whatever_comes_is_whole_or_broken_and_leaves_nothing_open():  # A14, A20
+    rng, parts, is_cut = random.Random(7), [b""], False
+
+    async def script(seen, wire) -> None:
+        for part in parts:
+            await wire.write(part)
+            await asyncio.sleep(0)
+        if is_cut:
+            rng.choice([wire.reset, wire.writer.close])()
+
+    replica = await FakeReplica(script).start()
+    for number in range(240):
+        data, body = rng.choice(ANSWERS)
+        first, second = sorted(rng.randrange(len(data) + 1) for _ in range(2))
+        is_cut, is_left = number % 3 > 0, number % 5 == 0
+        more = rng.choice(DAMAGE) if is_cut else b""
+        end = second if number % 3 == 1 else len(data)
+        parts = [data[:first], more + data[first:second], data[second:end]]
+        async with Upstream(5.0, 5.0) as upstream:
+            asking = asyncio.create_task(upstream.ask(replica_of(replica.url), "POST", "/x"))
+            for _ in range(rng.randrange(8) if is_left else 0):
+                await asyncio.sleep(0)
+            if is_left:
+                asking.cancel()
+            (got,) = await asyncio.gather(asking, return_exceptions=True)
+            await until(lambda: upstream.pool.num_open <= upstream.pool.num_idle)
+        if isinstance(got, tuple):
+            assert got[1] == body or more
+        else:
+            assert is_left or (is_cut and isinstance(got, Broken)), got
     await replica.stop()
 
 
