@@ -63,6 +63,7 @@ WITHOUT_MIRROR = {
     "treadle/bench/agent_flags.py",  # through bench/test_agent
     "treadle/bench/dataset_flags.py", "treadle/bench/progress.py", "treadle/bench/reach.py",
     "treadle/bench/serving_table.py", "treadle/bench/spread.py",  # through bench/test_serving
+    "treadle/bench/wire.py",  # through bench/test_wires
     "treadle/client/errors.py",
     # values of the language, through lang/test_interpreter and lang/test_trace
     "treadle/lang/backend.py", "treadle/lang/ir.py", "treadle/lang/recorder.py",

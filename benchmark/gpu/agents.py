@@ -20,10 +20,10 @@ from benchmark.gpu.serve import CONCURRENT, TOKENIZER_IDS, spec
 from benchmark.serving.servers import Server
 
 from treadle.bench.asks import Answer, Ask, Options
+from treadle.bench.native_wires import NativeWire
 from treadle.bench.reach import open_http
 from treadle.bench.sender import Sender, Target
 from treadle.bench.traces import Session, Speller, read_agents
-from treadle.bench.wires import NativeWire
 
 TRACE = ROOT.parent / "shared" / "traces" / "agent_sessions.jsonl"
 SCALE, TURNS = 1 / 16, 6

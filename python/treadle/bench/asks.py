@@ -145,3 +145,9 @@ def extended(prompt: Prompt, reply: Reading, addition: Prompt) -> Prompt:
 
 def failed(sent_s: float, input_len: int, error: str) -> Answer:
     return Answer(sent_s, input_len, Reading(), error)
+
+
+def engine_state(server_info: Json | None) -> Json:
+    """What SGLang's /server_info tells of its engine; {} where a server tells nothing."""
+    states = (server_info or {}).get("internal_states") or [{}]
+    return dict(states[0])

@@ -38,10 +38,6 @@ class Control:
             raise Unready(f"backend {backend!r}: there are {', '.join(WIRES)}")
         return Target(name or self.url, self.url, backend, model or card.get("id", ""))
 
-    async def flush_cache(self, timeout_s: float) -> None:
-        """Raises Unready."""
-        await self.command(f"/flush_cache?timeout={timeout_s:g}")
-
     async def command(self, path: str, body: Json | None = None) -> None:
         """Raises Unready where the server refuses or has no such route."""
         status, text = await self._ask("POST", path, body or {})

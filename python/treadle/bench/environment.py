@@ -89,6 +89,11 @@ def write_result(path: Path, content: object) -> None:
     path.write_bytes(_NUMBERS.sub(lambda found: b" ".join(found[0].split()), text))
 
 
+def append_line(path: Path, content: object) -> None:
+    with path.open("ab") as file:
+        file.write(orjson.dumps(content) + b"\n")
+
+
 def _module() -> str:
     path = Path(sys.argv[0]).resolve()
     inside = path.relative_to(ROOT) if path.is_relative_to(ROOT) else Path(path.name)

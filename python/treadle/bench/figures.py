@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .asks import Answer, Json
+from .asks import Answer, Json, engine_state
 from .spread import six
 
 SLOS = ("ttft", "tpot", "e2el")
@@ -68,7 +68,7 @@ def load_figures(run: Run) -> Json:
     whole, seconds = run.whole, max(run.duration_s, 1e-9)
     return {
         "concurrency": sum(answer.e2e_s for answer in whole) / seconds,
-        "accept_length": _accept_length(run.server_info or {}),
+        "accept_length": engine_state(run.server_info).get("avg_spec_accept_length"),
         "max_output_tokens_per_s": float(_busiest_second(whole)),
         "max_concurrent_requests": _most_at_once(whole),
     }
@@ -145,10 +145,3 @@ def _most_at_once(answers: Sequence[Answer]) -> int:
         now += change
         most = max(most, now)
     return most
-
-
-def _accept_length(info: Json) -> float | None:
-    """SGLang's field; None without speculative decoding."""
-    states = info.get("internal_states") or [{}]
-    found = states[0].get("avg_spec_accept_length")
-    return float(found) if found is not None else None

@@ -12,12 +12,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import orjson
-
 from . import figures
-from .asks import Json
+from .asks import Json, engine_state
 from .control import Unready
 from .dataset_flags import add_datasets, add_request_fields
+from .environment import append_line
 from .local import EPILOG, add_server, served
 from .profile import add_profile
 from .serving_flags import completed
@@ -42,8 +41,7 @@ def main(argv: Sequence[str]) -> int:
         return 2
     result = line(measured)
     if args.result_filename:
-        with args.result_filename.open("ab") as file:
-            file.write(orjson.dumps(result) + b"\n")
+        append_line(args.result_filename, result)
     sys.stdout.write("".join(f"{key:22}{value!s:>20}\n" for key, value in result.items()))
     return 1 if result["failed"] else 0
 
@@ -68,11 +66,10 @@ def parser() -> argparse.ArgumentParser:
 def line(measured: Measured) -> Json:
     """The keys of SGLang's tool; `failed` is ours."""
     told = figures.rates(measured.done)
-    state = ((measured.done.server_info or {}).get("internal_states") or [{}])[0]
     return {
         "successful_requests": told["completed"],
         "failed": told["failed"],
         "total_latency": told["duration"],
         **{key: told[key] for key in SAME_AS_SERVING},
-        "last_gen_throughput": state.get("last_gen_throughput"),
+        "last_gen_throughput": engine_state(measured.done.server_info).get("last_gen_throughput"),
     }

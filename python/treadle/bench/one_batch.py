@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-import orjson
-
-from .asks import Answer, Ask, Json, Options
+from .asks import Answer, Ask, Json, Options, engine_state
 from .control import Control, Unready
+from .environment import append_line
 from .flag_values import positive
 from .local import EPILOG, add_server, served
 from .profile import add_profile, profile_wish, profiled
@@ -99,10 +98,10 @@ async def measure(
             async with profiled(control, wish):
                 answers = await _send(sender, words, shape, rng)
             info = await control.server_info()
-            tell({"run_name": args.run_name} | line(shape, answers, info or {}))
+            tell({"run_name": args.run_name} | line(shape, answers, info))
 
 
-def line(shape: Shape, answers: Sequence[Answer], server_info: Json) -> Json:
+def line(shape: Shape, answers: Sequence[Answer], server_info: Json | None) -> Json:
     """Latencies in seconds, throughputs in tokens per second; None for what takes no time, as
     decode does where all tokens come at once, and for what the server does not tell."""
     batch, begin_s = shape.batch_size, min(answer.sent_s for answer in answers)
@@ -112,7 +111,7 @@ def line(shape: Shape, answers: Sequence[Answer], server_info: Json) -> Json:
     step_s = statistics.median(gaps) if gaps else None
     prompt = sum(answer.prompt_tokens for answer in answers)
     output = sum(answer.said.output_tokens for answer in answers)
-    state = (server_info.get("internal_states") or [{}])[0]
+    state = engine_state(server_info)
     return {
         "batch_size": batch,
         "input_len": shape.input_len,
@@ -151,8 +150,7 @@ async def _send(
 
 
 def _tell(args: argparse.Namespace, result: Json) -> None:
-    with args.result_filename.open("ab") as file:
-        file.write(orjson.dumps(result) + b"\n")
+    append_line(args.result_filename, result)
     cells = ("-" if result[key] is None else f"{result[key]:.5g}" for key, _ in COLUMNS)
     sys.stdout.write("".join(f"{cell:>12}" for cell in cells) + "\n")
     sys.stdout.flush()

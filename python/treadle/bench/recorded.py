@@ -21,7 +21,6 @@ import orjson
 
 from .asks import Json, Message, Prompt
 from .conversations import Conversation, Turn
-from .sender import length_of
 from .traces import Speller, read_chats
 from .vocabulary import Vocabulary
 
@@ -105,8 +104,12 @@ def agentic(path: Path, part: Slice, max_turns: int, output_len: int) -> list[Co
         kept = row[: max_turns or None]
         parts = [tuple(Message(m["role"], m["content"]) for m in turn["messages"]) for turn in kept]
         length = output_len or AGENTIC_OUTPUT
-        found.append(Conversation(tuple(Turn(p, length_of(p), length) for p in parts)))
+        found.append(Conversation(tuple(Turn(p, _num_words(p), length) for p in parts)))
     return found
+
+
+def _num_words(messages: Sequence[Message]) -> int:
+    return sum(len(message.content.split()) for message in messages)
 
 
 def _rows(path: Path) -> list[Json]:

@@ -7,7 +7,6 @@ count against the server.
 from __future__ import annotations
 
 import time
-from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,8 +14,8 @@ import aiohttp
 import orjson
 
 from ..client.stream import DONE, EventReader
-from .asks import Answer, Ask, Event, Json, Options, Prompt, failed
-from .wires import Wire
+from .asks import Answer, Ask, Event, Json, Options, failed
+from .wire import Wire
 
 SHOWN = 300  # characters of an answer that is an error
 
@@ -112,12 +111,3 @@ def _json(data: str | bytes) -> Json:
     if not isinstance(found, dict):
         raise _BadAnswer(f"no object: {data[:SHOWN]!r}")
     return found
-
-
-def length_of(prompt: Prompt) -> int:
-    """Tokens of a prompt of ids, words of any other."""
-    if isinstance(prompt, array):
-        return len(prompt)
-    if isinstance(prompt, str):
-        return len(prompt.split())
-    return sum(len(message.content.split()) for message in prompt)

@@ -13,9 +13,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import orjson
-
 from .control import Unready
+from .environment import append_line
 from .serving_flags import parser
 from .serving_result import sglang_line, vllm_line
 from .serving_run import run
@@ -33,8 +32,7 @@ def main(argv: Sequence[str]) -> int:
     result = sglang_line(args, measured)
     kept = vllm_line(args, measured) if args.result_format == "vllm" else result
     path = args.output_file or Path(default_file(args, result["backend"]))
-    with path.open("ab") as file:
-        file.write(orjson.dumps(kept) + b"\n")
+    append_line(path, kept)
     sys.stdout.write(f"{table(result)}{path}\n")
     return 1 if result["failed"] else 0
 

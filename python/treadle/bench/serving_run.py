@@ -83,7 +83,7 @@ async def _measured(
     await _warm_up(Sender(http, target, wire, options), load[0], words, args)
     control = Control(http, target.url)
     if args.flush_cache:
-        await control.flush_cache(args.flush_cache_timeout)
+        await control.command(f"/flush_cache?timeout={args.flush_cache_timeout:g}")
     is_shown, total = not args.disable_tqdm, total_turns(load)
     with Progress(total, is_shown=is_shown, prints_answers=args.print_requests) as bar:
         async with profiled(control, wish):
