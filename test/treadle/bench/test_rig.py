@@ -98,7 +98,7 @@ def test_a_model_that_is_not_there_is_named(args: argparse.Namespace):
 
 async def ask(server: FakeServer, backend: str, *, wants_ids: bool) -> str:
     async with server.running() as url, open_http({}) as http:
-        found = await meet(http, Served("a", url, backend, None), 1.0, wants_ids=wants_ids)
+        found = await meet(http, Served("a", url, backend, None), 60.0, wants_ids=wants_ids)
         return found.target.backend
 
 

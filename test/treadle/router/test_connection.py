@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from test.treadle.router.fake_replica import LAST_CHUNK, STREAM, Wire, chunk
-from test.treadle.router.harness import until
+from test.treadle.router.harness import WAIT_S, until
 from treadle.router.connection import HIGH_BYTES, Connection
 from treadle.router.outcomes import Break, Broken
 
@@ -202,4 +202,4 @@ async def test_closing_what_is_not_whole_tells_the_replica():  # A20
         exchange = ask(connection)
         await exchange.head()
         exchange.close()
-        await asyncio.wait_for(is_gone.wait(), 5.0)
+        await asyncio.wait_for(is_gone.wait(), WAIT_S)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from test.treadle.router.harness import WAIT_S, pass_time
 from treadle.router import dialer as dialer_module
 from treadle.router.connection import Connection
 from treadle.router.dialer import Dialer, describe
@@ -27,7 +28,7 @@ def make() -> Connection:
 class Named(Dialer):
     """`given`: what the name of any host stands for."""
 
-    def __init__(self, given: list[str], timeout_s: float = 5.0) -> None:
+    def __init__(self, given: list[str], timeout_s: float = 60.0) -> None:
         super().__init__(timeout_s, True)
         self.given = given
 
@@ -74,24 +75,29 @@ async def test_the_next_address_is_tried_and_the_good_one_is_first_from_then_on(
 
 
 async def test_a_silent_address_takes_its_share_of_the_time_only(monkeypatch: pytest.MonkeyPatch):
-    loop = asyncio.get_running_loop()
+    loop, is_silent = asyncio.get_running_loop(), asyncio.Event()
     real = loop.create_connection
 
     async def create(factory, host, *args, **named):
         if host == "10.0.0.1":
+            is_silent.set()
             await asyncio.Event().wait()
         return await real(factory, host, *args, **named)
 
     monkeypatch.setattr(loop, "create_connection", create)
     async with listening() as port:
-        await connected(Named(["10.0.0.1", "127.0.0.1"], 0.4), f"http://a:{port}")
+        dialer = Named(["10.0.0.1", "127.0.0.1"], 120.0)
+        connecting = asyncio.create_task(connected(dialer, f"http://a:{port}"))
+        await is_silent.wait()
+        pass_time(60.0)
+        await connecting
     with pytest.raises(Broken, match="timed out") as error:
         await Named(["10.0.0.1"], 0.05).connect(Origin.parse(f"http://a:{port}"), make)
     assert error.value.kind is Break.NOT_SENT
 
 
 async def test_names_are_looked_up_and_kept_for_a_while(monkeypatch: pytest.MonkeyPatch):
-    dialer, loop = Dialer(5.0, True), asyncio.get_running_loop()
+    dialer, loop = Dialer(60.0, True), asyncio.get_running_loop()
     num_asked = 0
 
     async def look_up(host, *args, **named):
@@ -114,7 +120,7 @@ async def test_names_are_looked_up_and_kept_for_a_while(monkeypatch: pytest.Monk
 async def test_a_name_that_cannot_be_asked_for_is_told():
     for host in ("a" * 300, "a\0b"):
         with pytest.raises(Broken, match="cannot connect") as error:
-            await Dialer(5.0, True).connect(Origin(host, 1, False, b"x"), make)
+            await Dialer(60.0, True).connect(Origin(host, 1, False, b"x"), make)
         assert error.value.kind is Break.NOT_SENT
 
 
@@ -144,14 +150,16 @@ async def test_a_connection_that_is_of_no_use_is_closed(
     made = Seen(is_dying=is_dying)
     async with listening() as port:
         with pytest.raises(Broken) as error:
-            await Dialer(5.0, True).connect(Origin.parse(f"http://127.0.0.1:{port}"), lambda: made)
+            await Dialer(60.0, True).connect(Origin.parse(f"http://127.0.0.1:{port}"), lambda: made)
         assert error.value.kind is Break.NOT_SENT
-        await asyncio.wait_for(made.is_lost.wait(), 5.0)
+        await asyncio.wait_for(made.is_lost.wait(), WAIT_S)
 
 
 async def test_a_host_that_vanishes_is_asked_after():
     async with listening() as port:
-        connection = await Dialer(5.0, True).connect(Origin.parse(f"http://127.0.0.1:{port}"), make)
+        connection = await Dialer(60.0, True).connect(
+            Origin.parse(f"http://127.0.0.1:{port}"), make
+        )
         transport = connection._transport
         assert transport is not None
         assert transport.get_write_buffer_limits() == (0, 0)  # it says what it could not send
@@ -172,7 +180,7 @@ def has_ipv6() -> bool:
 @pytest.mark.skipif(not has_ipv6(), reason="this host has no IPv6")
 async def test_ipv6():
     async with listening("::1") as port:
-        await connected(Dialer(5.0, True), f"http://[::1]:{port}")
+        await connected(Dialer(60.0, True), f"http://[::1]:{port}")
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")
@@ -187,9 +195,9 @@ async def test_certificates_are_checked_unless_told_otherwise(tmp_path: Path):
     own.load_cert_chain(certificate, key)
     trusting = ssl.create_default_context(cafile=certificate)
     async with listening(tls=own) as port:
-        await connected(Dialer(5.0, False), f"https://127.0.0.1:{port}")
-        await connected(Dialer(5.0, trusting), f"https://localhost:{port}")
-        refused = [(Dialer(5.0, True), "localhost"), (Dialer(5.0, trusting), "127.0.0.1")]
+        await connected(Dialer(60.0, False), f"https://127.0.0.1:{port}")
+        await connected(Dialer(60.0, trusting), f"https://localhost:{port}")
+        refused = [(Dialer(60.0, True), "localhost"), (Dialer(60.0, trusting), "127.0.0.1")]
         for dialer, host in refused:
             with pytest.raises(Broken, match="SSLCertVerificationError") as error:
                 await dialer.connect(Origin.parse(f"https://{host}:{port}"), make)

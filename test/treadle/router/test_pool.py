@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from test.treadle.router.fake_replica import FakeReplica, answer, hang
-from test.treadle.router.harness import until
+from test.treadle.router.harness import WAIT_S, pass_time, until
 from treadle.router import pool as pool_module
 from treadle.router.connection import Connection
 from treadle.router.dialer import Dialer
@@ -24,7 +24,7 @@ GET = b"GET /x HTTP/1.1\r\nhost: x\r\n\r\n"
 @asynccontextmanager
 async def pooled() -> AsyncIterator[tuple[Pool, FakeReplica, Origin]]:
     replica = await FakeReplica(answer()).start()
-    pool = Pool(Dialer(5.0, True))
+    pool = Pool(Dialer(60.0, True))
     try:
         yield pool, replica, Origin.parse(replica.url)
     finally:
@@ -67,7 +67,7 @@ async def test_one_that_the_replica_closed_is_never_used():
 
 @pytest.mark.parametrize("last", [b"", b"HTTP/1.1 408 X\r\n\r\n"])
 async def test_nor_one_whose_end_the_loop_has_not_told_of(last: bytes):
-    pool = Pool(Dialer(5.0, True))
+    pool = Pool(Dialer(60.0, True))
     with socket.create_server(("127.0.0.1", 0)) as server:
         origin = Origin.parse(f"http://127.0.0.1:{server.getsockname()[1]}")
         for is_ended in (False, True):
@@ -84,11 +84,11 @@ async def test_nor_one_whose_end_the_loop_has_not_told_of(last: bytes):
     await pool.close()
 
 
-async def test_idle_ones_are_closed_in_time(monkeypatch: pytest.MonkeyPatch):
+async def test_idle_ones_are_closed_in_time():
     async with pooled() as (pool, _, origin):
-        monkeypatch.setattr(pool_module, "IDLE_S", 0.05)
         await ask(await pool.connect(origin))
         assert pool.num_idle == 1
+        pass_time(pool_module.IDLE_S)
         await until(lambda: pool.num_open == 0)
         assert pool.num_idle == 0 and pool._sweeper is None
 
@@ -108,7 +108,7 @@ async def test_closing_closes_those_that_are_used_too():
         exchange = connection.send(GET, b"", is_for_head=False)
         await until(lambda: bool(replica.seen))
         await pool.close()
-        await asyncio.wait_for(replica.seen[0].is_gone.wait(), 5.0)
+        await asyncio.wait_for(replica.seen[0].is_gone.wait(), WAIT_S)
         assert not connection.is_usable and not exchange.status
         with pytest.raises(Broken) as error:
             await pool.connect(origin)

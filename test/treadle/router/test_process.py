@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from test.treadle.router.fake_replica import STREAM, answer, chunk, hang
-from test.treadle.router.harness import config_of, routing, until
+from test.treadle.router.harness import WAIT_S, config_of, routing, until
 from treadle.router.config import RouterConfig
 from treadle.router.probes import Prober
 from treadle.router.process import Router, make_upstream, settle
@@ -79,7 +79,7 @@ async def test_metrics_have_a_port_of_their_own():
     port = sock.getsockname()[1]
     sock.close()
     watch = {"prometheus_port": port, "prometheus_host": "127.0.0.1"}
-    async with routing(answer(), watch=watch), httpx.AsyncClient() as http:
+    async with routing(answer(), watch=watch), httpx.AsyncClient(timeout=WAIT_S) as http:
         got = await http.get(f"http://127.0.0.1:{port}/metrics")
         assert "smg_worker_pool_size" in got.text
 
@@ -94,7 +94,7 @@ async def test_tls_ends_here_and_keys_pass_through(tmp_path: Path):
     net = {"ssl_keyfile": key, "ssl_certfile": certificate}
     async with routing(answer(200, b"inside"), net=net) as bench:
         url = f"https://127.0.0.1:{bench.port}"
-        async with httpx.AsyncClient(base_url=url, verify=False) as http:
+        async with httpx.AsyncClient(base_url=url, verify=False, timeout=WAIT_S) as http:
             got = await http.post("/generate", json={}, headers={"authorization": "Bearer k"})
         assert got.content == b"inside"
         assert bench.replicas[0].seen[0].headers["authorization"] == "Bearer k"
