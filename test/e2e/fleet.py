@@ -82,7 +82,8 @@ class Fleet:
             self.servers[server.url] = server
         self.router = Server(
             "--worker-urls", *self.servers, "--port", "0", "--host", "127.0.0.1",
-            "--prometheus-port", "-1", *router_flags, module="treadle.launch_router",
+            "--prometheus-port", "-1", "--health-check-timeout-secs", "60", *router_flags,
+            module="treadle.launch_router",
         )  # fmt: skip
         self.router.wait_until_listening()
         self._wait_ready(len(self.servers))
@@ -93,7 +94,7 @@ class Fleet:
         return self.router.url
 
     def workers(self) -> dict[str, dict[str, object]]:
-        rows = httpx.get(f"{self.url}/workers").json()["workers"]
+        rows = httpx.get(f"{self.url}/workers", timeout=WAIT_S).json()["workers"]
         return {row["url"]: row for row in rows}
 
     def kill(self, url: str) -> None:

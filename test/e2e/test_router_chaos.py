@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import random
 import time
 from collections import Counter
@@ -26,6 +27,7 @@ from test.e2e.server import WAIT_S
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 BETWEEN_KILLS_S = 10.0
+LEAST_TURNS = 5
 
 
 class Session:
@@ -33,17 +35,23 @@ class Session:
         self.name = name
         self._kills = kills
         self._kept = kept
+        self.has_home = asyncio.Event()
         self._home = ""
         self._home_at = 0.0
+
+    @property
+    def home(self) -> str:
+        return self._home
 
     async def run(self, http: httpx.AsyncClient, until: float, rng: random.Random) -> None:
         for number in itertools.count():
             began = time.monotonic()
-            if began >= until:
+            if began >= until and number >= LEAST_TURNS:
                 return
             prompt = f"{self.name}: the thread and the loom " + "weaves " * min(20, number)
             turn = await Turn().run(http, self.name, prompt=prompt, max_tokens=rng.randint(5, 60))
             self._check(turn, began)
+            self.has_home.set()
 
     def _check(self, turn: Turn, began: float) -> None:
         assert turn.status == 200, f"{self.name} lost: {turn.status}"
@@ -63,12 +71,20 @@ class Session:
 
 
 async def kill_and_restart(
-    fleet: Fleet, kills: dict[str, float], kept: Counter[str], until: float
+    fleet: Fleet,
+    sessions: list[Session],
+    kills: dict[str, float],
+    kept: Counter[str],
+    until: float,
 ) -> None:
-    victims = itertools.cycle(list(fleet.servers))
+    """First the replica of most sessions, whichever that is: they hash by its port."""
+    await asyncio.gather(*(session.has_home.wait() for session in sessions))
+    homes = Counter(session.home for session in sessions)
+    victims = itertools.cycle(sorted(fleet.servers, key=lambda url: -homes[url]))
     while time.monotonic() < until:
         began = time.monotonic()
         victim = next(victims)
+        kills[victim] = math.inf  # it begins to break what runs before all of it is dead
         await asyncio.to_thread(fleet.kill, victim)
         kills[victim] = time.monotonic()
         kept["kills"] += 1
@@ -91,7 +107,7 @@ async def test_no_request_is_lost_and_no_session_moves_without_need(
             until = time.monotonic() + seconds
             sessions = [Session(f"s{i}", kills, kept) for i in range(count)]
             loops = [session.run(http, until, random.Random(session.name)) for session in sessions]
-            await asyncio.gather(*loops, kill_and_restart(fleet, kills, kept, until))
+            await asyncio.gather(*loops, kill_and_restart(fleet, sessions, kills, kept, until))
             drained = list(fleet.servers)[0]
             last = [
                 asyncio.create_task(Turn().run(http, session.name, max_tokens=60))
