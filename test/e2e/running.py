@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
 
+from test.e2e.server import Server
 from test.e2e.streams import iter_lines
 
 GOOD: dict[str, Any] = {
@@ -43,6 +46,21 @@ class Running:
         last = self.last()
         assert last["meta_info"]["completion_tokens"] == 200, last
         return last["text"]
+
+
+@contextmanager
+def held(server: Server, http: httpx.Client, *runs: dict[str, Any]) -> Iterator[list[Running]]:
+    """Requests that run, one for each of `runs`, and cannot end inside: the worker is held. If one
+    was done before that, all begin once more."""
+    while True:
+        running = [Running(http, **changes) for changes in runs]
+        with server.held():
+            (load,) = http.get("/v1/loads", headers=auth("user")).json()["loads"]
+            if load["num_running_reqs"] == len(running):
+                yield running
+                return
+        for one in running:
+            one.last()
 
 
 def auth(key: str | None) -> dict[str, str]:

@@ -9,6 +9,7 @@ import pytest
 from openai.types.chat import ChatCompletionToolUnionParam
 
 from test.e2e.conftest import StartServer
+from test.e2e.server import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -29,10 +30,14 @@ CALCULATOR: ChatCompletionToolUnionParam = {
 }
 
 
+@pytest.fixture(scope="module")
+def server(serve_module: StartServer) -> Server:
+    return serve_module("demo:v41-mini", "--kv-cache-memory", "64M", "--num-threads", "1")
+
+
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "streamed"])
-def test_a_tool_is_called_answered_and_its_result_used(serve: StartServer, streams):
+def test_a_tool_is_called_answered_and_its_result_used(server: Server, streams):
     """System and tools, a call in DSML, its result, the final answer; the second turn hits."""
-    server = serve("demo:v41-mini", "--kv-cache-memory", "64M", "--num-threads", "1")
     client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", timeout=240)
     messages: list = [
         {"role": "system", "content": SYSTEM},

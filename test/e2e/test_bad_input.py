@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from test.e2e.running import GOOD, Running, auth
+from test.e2e.running import GOOD, Running, auth, held
 from test.e2e.server import Server
 from test.tiny import tiny_gemma3
 
@@ -176,43 +176,27 @@ def test_null_output_cap_is_cut_at_the_context(served: Served):
 
 
 def test_full_queue_is_503_and_lets_the_others_end(served: Served):
-    running = Running(served.http)
-    waiting: list[Future[httpx.Response]] = []
-    with ThreadPoolExecutor(8) as pool:
-        with served.server.held():
-            refused = None
-            while refused is None:
-                body = {**GOOD, "stream": False, "rid": f"more-{len(waiting)}"}
-                waiting.append(
-                    pool.submit(served.http.post, NATIVE, json=body, headers=auth("user"))
-                )
-                refused = first_done(waiting)
-            full = refused.result()
+    """One more runs, one waits, and the third is too many."""
+    with ThreadPoolExecutor(3) as pool:
+        with held(served.server, served.http, {}) as (running,):
+            sent = [pool.submit(ask_more, served.http, f"more-{i}") for i in range(3)]
+            refused, waiting = wait(sent, return_when=FIRST_COMPLETED)
+            (full,) = (future.result() for future in refused)
         assert full.status_code == 503
         assert "queue is full" in full.json()["error"]["message"]
         assert int(full.headers["retry-after"]) > 0
         assert running.text() == served.alone
         ended = [future.result() for future in waiting]
-    texts = [answer.json()["text"] for answer in ended if answer.status_code == 200]
-    assert len(texts) == len(waiting) - 1
-    assert set(texts) == {served.alone}
+    assert [answer.json()["text"] for answer in ended] == [served.alone] * 2
 
 
-def first_done(waiting: list[Future[httpx.Response]]) -> Future[httpx.Response] | None:
-    """One that has its answer; only refusals have one while the worker is held."""
-    for future in waiting:
-        try:
-            future.result(timeout=1)
-        except TimeoutError:
-            continue
-        return future
-    return None
+def ask_more(http: httpx.Client, rid: str) -> httpx.Response:
+    body = {**GOOD, "stream": False, "rid": rid}
+    return http.post(NATIVE, json=body, headers=auth("user"))
 
 
 def test_user_abort_is_200_with_its_reason(served: Served):
-    running = Running(served.http)
-    other = Running(served.http, rid="mine")
-    with served.server.held():
+    with held(served.server, served.http, {}, {"rid": "mine"}) as (running, other):
         asked = served.http.post("/abort_request", json={"rid": "mine"}, headers=auth("user"))
         assert asked.json()["num_aborted"] == 1
     assert other.last()["meta_info"]["finish_reason"]["type"] == "abort"

@@ -34,7 +34,7 @@ from treadle.lang.examples import (
 )
 from treadle.lang.trace import entry_meta
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.e2e
 
 PAGE = 16
 WINDOW = 128
@@ -61,7 +61,9 @@ def test_an_engine_is_a_process_that_answers(engine: tr.Engine):
     found = engine.generate(["def f(x", "def g("], {"max_new_tokens": 2, "temperature": 0})
     assert [len(each["output_ids"]) for each in found] == [2, 2]
     body = {"session_id": ["a", "b"]}
-    assert httpx.post(f"{engine.url}/release_session", json=body).json() == {"success": True}
+    assert httpx.post(f"{engine.url}/release_session", json=body, timeout=60).json() == {
+        "success": True
+    }
 
 
 def test_a_fork_of_32_shares_one_prefix(engine: tr.Engine):
@@ -87,7 +89,7 @@ def test_a_fork_of_32_shares_one_prefix(engine: tr.Engine):
 def offline(url: str, base: str, choices: list[str]) -> dict[str, int]:
     """The choice of each method, from input log-probabilities asked for by hand."""
     sampling = {"max_new_tokens": 0}
-    count = len(httpx.post(f"{url}/tokenize", json={"prompt": base}).json()["tokens"])
+    count = len(httpx.post(f"{url}/tokenize", json={"prompt": base}, timeout=60).json()["tokens"])
 
     def scores(**body: Any) -> list[list[Any]]:
         body |= {"sampling_params": sampling, "return_logprob": True}
@@ -197,7 +199,7 @@ def test_a_cancelled_run_ends_on_the_server(engine: tr.Engine):
     state.cancel()
     assert isinstance(state.error(), tr.Cancelled)
     while True:  # each look asks the scheduler, which has to end the request
-        (load,) = httpx.get(f"{engine.url}/v1/loads").json()["loads"]
+        (load,) = httpx.get(f"{engine.url}/v1/loads", timeout=60).json()["loads"]
         if load["num_running_reqs"] == 0:
             break
 
@@ -350,5 +352,5 @@ def test_nothing_is_left_of_an_engine_that_was_shut_down(engine: tr.Engine):
     (server,) = [p for p in own.children() if "engine_child" in " ".join(p.cmdline())]
     family = [server, *server.children(recursive=True)]
     engine.shutdown()
-    _, alive = psutil.wait_procs(family, timeout=30)
+    _, alive = psutil.wait_procs(family, timeout=60)
     assert alive == []

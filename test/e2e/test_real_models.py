@@ -35,7 +35,7 @@ def test_warm_turn_of_a_hybrid_model_replays_a_bounded_number_of_rows(serve: Sta
     n, cached, replayed = usage(warm)
     # 300 + 24 tokens, the last of which was sampled but never run, in pages of 16
     assert (n, cached, replayed) == (424, 320, LONGEST_REPLAY)
-    httpx.post(server.url + "/flush_cache", timeout=60)
+    httpx.post(server.url + "/flush_cache?timeout=60", timeout=120).raise_for_status()
     cold = generate(server, input_ids=turn, sampling_params=greedy(24))
     assert usage(cold) == (424, 0, 0)
     fork = generate(server, input_ids=turn[:250] + prompt[:100], sampling_params=greedy(4))

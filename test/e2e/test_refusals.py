@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from test.e2e.conftest import StartServer
 from test.e2e.prometheus import total
-from test.e2e.running import GOOD, Running
+from test.e2e.running import GOOD, Running, held
 from test.e2e.server import Server
 from test.tiny import tiny_llama
 
@@ -81,8 +81,7 @@ def test_starting_and_draining_servers_are_503_and_what_runs_ends(model: str):
                 for path, body in ROUTES.items():
                     check(http.post(path, json=body), 503, BUSY, "is starting")
             server.wait_until_serving()
-            running = Running(http)
-            with server.held():
+            with held(server, http, {}) as (running,):
                 server.process.send_signal(signal.SIGTERM)
                 while http.get("/health").status_code == 200:
                     pass
@@ -98,8 +97,7 @@ def test_starting_and_draining_servers_are_503_and_what_runs_ends(model: str):
 
 
 def test_request_that_waits_too_long_is_503(served: Served):
-    running = Running(served.http)
-    with served.server.held():
+    with held(served.server, served.http, {}) as (running,):
         late = served.http.post("/generate", json={"text": "a"})
         check(late, 503, BUSY, f"still waited in the queue after its limit of {QUEUE_S:g} seconds")
         assert late.headers["retry-after"]
@@ -107,17 +105,16 @@ def test_request_that_waits_too_long_is_503(served: Served):
 
 
 def test_deadline_of_a_waiting_request_is_503(served: Served):
-    running = Running(served.http)
-    with served.server.held():
+    with held(served.server, served.http, {}) as (running,):
         late = served.http.post("/generate", json={"text": "a", "deadline_s": 0.1})
         check(late, 503, BUSY, r"still waited in the queue after its limit of 0\.1 seconds")
     assert running.text() == served.alone
 
 
 def test_deadline_of_a_running_request_ends_its_stream_with_the_error(served: Served):
-    running = Running(served.http, deadline_s=LIMIT_S, sampling_params=LONG)
-    over = time.monotonic() + 1.1 * LIMIT_S
-    with served.server.held():
+    limited = {"deadline_s": LIMIT_S, "sampling_params": LONG}
+    with held(served.server, served.http, limited) as (running,):
+        over = time.monotonic() + 1.1 * LIMIT_S
         while time.monotonic() < over:
             assert served.http.get("/health").status_code == 200
     error = running.last()["error"]

@@ -61,7 +61,7 @@ def test_no_500_no_hang_no_undocumented_status(
     generated = re.search(r"(\d+) generated", result.stdout)
     assert generated is not None, result.stdout
     assert int(generated[1]) >= num_requests
-    with httpx.Client(base_url=server.url, trust_env=False) as client:
+    with httpx.Client(base_url=server.url, timeout=HANG_S, trust_env=False) as client:
         metrics = client.get("/metrics").text
         assert client.get("/health_generate").status_code == 200
     counts = re.findall(r'http_responses_total\{endpoint="([^"]+)".*status_code="(\d+)"', metrics)

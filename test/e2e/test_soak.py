@@ -68,6 +68,11 @@ async def idle_state(server: Server) -> dict[str, float]:
     return state | {"open_files": float(sum(map(open_files, server.children)))}
 
 
+async def evicted_pages(server: Server) -> float:
+    async with httpx.AsyncClient(base_url=server.url, timeout=60) as http:
+        return total((await http.get("/metrics")).text, "treadle:evicted_pages_total")
+
+
 def open_files(process: psutil.Process) -> int:
     """All but TCP sockets: the server closes those a moment after its client."""
     tcp = {str(c.fd) for c in process.net_connections("tcp")}
@@ -87,7 +92,10 @@ async def test_random_disconnects_leak_nothing(serve: StartServer, pytestconfig:
     seconds = pytestconfig.getoption("--soak-seconds")
     # few pages: they are not resident until written, and the first load has to write them all
     server = serve("demo:smollm2-135m", "--kv-cache-memory", "96M")
-    await load(server, max(3.0, seconds / 3), seed=1)  # buffers grow to their size
+    while True:  # buffers grow to their size, and each page has been written
+        await load(server, max(3.0, seconds / 3), seed=1)
+        if await evicted_pages(server) > 0:
+            break
     before, rss_before = await idle_state(server), resident_bytes(server)
     finished = await load(server, seconds, seed=1000)
     after, rss_after = await idle_state(server), resident_bytes(server)

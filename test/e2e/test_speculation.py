@@ -55,12 +55,15 @@ def test_answers_are_those_without_drafts_and_metrics_count_them(serve: StartSer
             assert two["meta_info"]["finish_reason"] == one["meta_info"]["finish_reason"]
             logprobs = [x["meta_info"]["output_token_logprobs"] for x in (one, two)]
             assert logprobs[0] == logprobs[1]
-    metrics = httpx.get(spec.url + "/metrics").text
+    metrics = httpx.get(spec.url + "/metrics", timeout=60).text
     assert total(metrics, "treadle:spec_verify_spans_total") > 0
     assert 1.0 <= total(metrics, "sglang:spec_accept_length") <= 6.0
-    state = httpx.get(spec.url + "/server_info").json()["internal_states"][0]
+    state = httpx.get(spec.url + "/server_info", timeout=60).json()["internal_states"][0]
     assert state["avg_spec_accept_length"] >= 1.0
-    assert total(httpx.get(plain.url + "/metrics").text, "sglang:spec_accept_length") == 1.0
+    assert (
+        total(httpx.get(plain.url + "/metrics", timeout=60).text, "sglang:spec_accept_length")
+        == 1.0
+    )
 
 
 @pytest.mark.parametrize("case", ["dspark_agent", "dspark_text"])
