@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from .control import Unready
+
 COMMANDS = {
     "serving": "load a server with a dataset and time its answers",
     "agent": "play recorded agent sessions against servers",
@@ -20,13 +22,18 @@ USAGE = "usage: python -m treadle.bench COMMAND [flags]    more: COMMAND --help\
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status. A command is imported when it is asked for."""
+    """Exit status: the command's, or 2 with a line on standard error for what the user can mend. A
+    command is imported when it is asked for."""
     name = argv[0] if argv else ""
     if name not in COMMANDS:
         wants_help = name in ("help", "--help", "-h")
         (sys.stdout if wants_help else sys.stderr).write(USAGE)
         return 0 if wants_help else 2
-    status: int = import_module(f".{name}", __package__).main(argv[1:])
+    try:
+        status: int = import_module(f".{name}", __package__).main(argv[1:])
+    except (Unready, ValueError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
     return status
 
 

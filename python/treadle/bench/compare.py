@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 
 from . import agent, agent_flags, rig, serving_flags, serving_run
 from .asks import Json
-from .control import Unready
 from .environment import Environment, write_result
 from .flag_values import positive
 from .ratios import Line, Sample, summarise, whole_table
@@ -38,14 +37,10 @@ METRICS = (
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status; 2 with one line on standard error for what the user can mend."""
+    """Exit status. Raises Unready, ValueError, OSError for what the user can mend."""
     args = parse(argv)
     measure = _agent if args.workload == "agent" else _serving
-    try:
-        lines, is_valid = measure(args, [args.ours, *args.theirs])
-    except (Unready, ValueError, RuntimeError, OSError) as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
+    lines, is_valid = measure(args, [args.ours, *args.theirs])
     sys.stdout.write(whole_table(lines) + "\n")
     return 0 if is_valid else 1
 

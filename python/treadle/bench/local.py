@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from .control import Unready
-from .processes import ServerProcess, stop_servers_on_term, treadle_launch
+from .processes import OWN_COMMAND, ServerProcess, stop_servers_on_term, treadle_launch
 
 EPILOG = "Other flags are those of the server that is started: see python -m treadle.launch_server."
 
@@ -36,10 +34,6 @@ def served(args: argparse.Namespace, server_flags: Sequence[str]) -> Iterator[st
     if taken := [flag for flag in server_flags if flag.split("=")[0] in ("--host", "--port")]:
         raise Unready(f"{taken[0]}: the server gets a free port of this host")
     stop_servers_on_term()
-    command = f"{shlex.quote(sys.executable)} -m treadle.launch_server"
-    with ServerProcess(treadle_launch(command, args.model_path, None, server_flags)) as process:
-        try:
-            process.wait_until_ready()
-        except RuntimeError as error:
-            raise Unready(str(error)) from None
+    with ServerProcess(treadle_launch(OWN_COMMAND, args.model_path, None, server_flags)) as process:
+        process.wait_until_ready()
         yield process.url

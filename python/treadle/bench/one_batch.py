@@ -18,7 +18,7 @@ from itertools import product
 from pathlib import Path
 
 from .asks import Answer, Ask, Json, Options, engine_state
-from .control import Control, Unready
+from .control import Control
 from .environment import append_line
 from .flag_values import positive
 from .local import EPILOG, add_server, served
@@ -45,17 +45,13 @@ class Shape:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status; 2 with one line on standard error for what the user can mend."""
+    """Exit status. Raises Unready, ValueError, OSError for what the user can mend."""
     args, server_flags = parser().parse_known_args(argv)
     sizes = product(args.batch_size, args.input_len, args.output_len)
     shapes = [Shape(*size) for size in sizes]
-    try:
-        with served(args, server_flags) as url:
-            sys.stdout.write("".join(f"{label:>12}" for _, label in COLUMNS) + "\n")
-            asyncio.run(measure(args, url, shapes, lambda result: _tell(args, result)))
-    except (Unready, ValueError, OSError) as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
+    with served(args, server_flags) as url:
+        sys.stdout.write("".join(f"{label:>12}" for _, label in COLUMNS) + "\n")
+        asyncio.run(measure(args, url, shapes, lambda result: _tell(args, result)))
     return 0
 
 

@@ -12,6 +12,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -22,12 +23,14 @@ from typing import IO, Self
 
 import psutil
 
+from .control import Unready
 from .environment import ROOT
 
 START_S = 600.0  # a busy machine takes minutes to import and load
 STOP_S = 30.0
 POLL_S = 0.2
 LOG_CHARACTERS = 4000
+OWN_COMMAND = f"{shlex.quote(sys.executable)} -m treadle.launch_server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class ServerProcess:
         return f"http://127.0.0.1:{self.port}"
 
     def wait_until_ready(self) -> None:
-        """Raises RuntimeError with the end of the log."""
+        """Raises Unready with the end of the log."""
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
@@ -94,7 +97,7 @@ class ServerProcess:
             time.sleep(POLL_S)
         self._log.seek(0)
         tail = self._log.read().decode(errors="replace")[-LOG_CHARACTERS:]
-        raise RuntimeError(f"{self.name} did not come up:\n{tail}")
+        raise Unready(f"{self.name} did not come up:\n{tail}")
 
     def memory(self) -> Memory:
         rss = pss = 0

@@ -14,22 +14,18 @@ from pathlib import Path
 
 from .environment import ROOT
 from .report_page import page
-from .report_tables import Unrenderable, rendered
+from .report_tables import rendered
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status; 2 with one line on standard error for what the user can mend."""
+    """Exit status. Raises ValueError, OSError for what the user can mend."""
     args = _parser().parse_args(argv)
-    try:
-        old = args.readme.read_text()
-        new = rendered(old, args.results)
-        if args.check:
-            return _difference(old, new, args.readme.name)
-        args.html.parent.mkdir(parents=True, exist_ok=True)
-        args.html.write_text(page(args.results))
-    except (Unrenderable, ValueError, OSError) as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
+    old = args.readme.read_text()
+    new = rendered(old, args.results)
+    if args.check:
+        return _difference(old, new, args.readme.name)
+    args.html.parent.mkdir(parents=True, exist_ok=True)
+    args.html.write_text(page(args.results))
     if new != old:
         args.readme.write_text(new)
     sys.stdout.write(f"{args.readme.name}: {'written' if new != old else 'as it was'}\n")

@@ -24,7 +24,7 @@ PART = re.compile(r"<!-- report: ([^>]*?) -->\n(.*?)" + re.escape(END), re.S)
 OURS = "treadle"
 
 
-class Unrenderable(Exception):
+class Unrenderable(ValueError):
     """A marker or a result that does not fit; the message is for the user."""
 
 

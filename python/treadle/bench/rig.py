@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import shlex
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from .asks import Json
 from .control import Control, Unready
 from .environment import describe_file
 from .processes import (
+    OWN_COMMAND,
     Launch,
     Memory,
     ServerProcess,
@@ -93,7 +93,7 @@ def add_output(found: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def started(texts: Sequence[str], args: argparse.Namespace, room: Room) -> Iterator[list[Served]]:
-    """Raises Unready, RuntimeError with a server's log."""
+    """Raises Unready."""
     if any(text.partition(" ")[0] in (OURS, PEER) for text in texts):
         stop_servers_on_term()
     with ExitStack() as stack:
@@ -139,8 +139,7 @@ def _served(text: str, args: argparse.Namespace, room: Room, stack: ExitStack) -
     if not words or words[0] not in (OURS, PEER):
         return _running(text)
     if words[0] == OURS:
-        command = f"{sys.executable} -m treadle.launch_server"
-        launch = treadle_launch(command, args.model_path, args.threads, words[1:])
+        launch = treadle_launch(OWN_COMMAND, args.model_path, args.threads, words[1:])
     else:
         launch = _llama(args, room, words[1:])
     process = stack.enter_context(ServerProcess(launch))

@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from .control import Unready
 from .environment import append_line
 from .serving_flags import parser
 from .serving_result import sglang_line, vllm_line
@@ -22,13 +21,9 @@ from .serving_table import table
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status; 2 with one line on standard error for what the user can mend."""
+    """Exit status. Raises Unready, ValueError, OSError for what the user can mend."""
     args = parser().parse_args(argv)
-    try:
-        measured = asyncio.run(run(args))
-    except (Unready, ValueError, OSError) as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 2
+    measured = asyncio.run(run(args))
     result = sglang_line(args, measured)
     kept = vllm_line(args, measured) if args.result_format == "vllm" else result
     path = args.output_file or Path(default_file(args, result["backend"]))

@@ -12,6 +12,7 @@ import pytest
 from test.treadle.bench import agent_trace
 from test.treadle.bench.fake_server import REPLY, FakeServer
 from treadle.bench import agent
+from treadle.bench.__main__ import main
 
 SMALL = "--length-scale 1/64 --think none --concurrency 1 2 --sessions 2 --disable-tqdm"
 SHARED = (0, 11, 4)  # of each turn: 10 of prompt and 1 of 2 of output; a part of the prompt
@@ -23,7 +24,7 @@ async def run(folder: Path, flags: str, *servers: FakeServer) -> int:
         urls = [await stack.enter_async_context(server.running()) for server in servers]
         names = [f"{server.owner}={url}" for server, url in zip(servers, urls, strict=True)]
         argv = ["--server", *names, "--traces", str(agent_trace.write(folder))]
-        return await asyncio.to_thread(agent.main, [*argv, *flags.split()])
+        return await asyncio.to_thread(main, ["agent", *argv, *flags.split()])
 
 
 def generated(server: FakeServer) -> list:

@@ -12,6 +12,7 @@ import pytest
 from test.treadle.bench import agent_trace
 from test.treadle.bench.fake_server import FakeServer
 from treadle.bench import compare
+from treadle.bench.__main__ import main
 
 SMALL = "--num-prompts 3 --random-input-len 8 --random-output-len 4 --disable-tqdm --rounds 2"
 
@@ -74,5 +75,5 @@ def test_flags_of_another_workload_or_target_are_refused(flags: str):
 
 def test_what_cannot_be_reached_is_told(capsys: pytest.CaptureFixture[str]):
     flags = f"{SMALL} --ready-check-timeout-sec 0 --ours http://127.0.0.1:9 --theirs x=http://a"
-    assert compare.main(flags.split()) == 2
+    assert main(["compare", *flags.split()]) == 2
     assert "no answer in 0 s" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import pytest
 
 from test.treadle.bench.fake_server import FakeServer
 from treadle.bench import offline_throughput
+from treadle.bench.__main__ import main
 
 KEYS = """
 total_latency total_input_tokens total_output_tokens successful_requests request_throughput
@@ -37,9 +38,9 @@ async def test_result_has_the_keys_of_sglangs_tool(
 
 
 async def test_what_the_user_can_mend_is_told(capsys: pytest.CaptureFixture[str]):
-    assert offline_throughput.main([]) == 2
+    assert main(["offline_throughput"]) == 2
     assert "--model-path" in capsys.readouterr().err
     async with FakeServer().running() as url:
-        flags = ["--base-url", url, "--dataset-name", "jsonl"]
-        assert await asyncio.to_thread(offline_throughput.main, flags) == 2
+        flags = ["offline_throughput", "--base-url", url, "--dataset-name", "jsonl"]
+        assert await asyncio.to_thread(main, flags) == 2
     assert "needs --dataset-path" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import pytest
 
 from test.treadle.bench.fake_server import FakeServer
 from treadle.bench import one_batch
+from treadle.bench.__main__ import main
 from treadle.bench.asks import Answer, Reading
 from treadle.bench.one_batch import Shape, line
 
@@ -70,6 +71,6 @@ async def test_a_request_that_fails_ends_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     async with FakeServer(fails_after=0).running() as url:
-        flags = ["--base-url", url, "--result-filename", str(tmp_path / "out")]
-        assert await asyncio.to_thread(one_batch.main, flags) == 2
+        flags = ["one_batch", "--base-url", url, "--result-filename", str(tmp_path / "out")]
+        assert await asyncio.to_thread(main, flags) == 2
     assert "status 503" in capsys.readouterr().err

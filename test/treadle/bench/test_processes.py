@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from treadle.bench.control import Unready
 from treadle.bench.processes import Launch, ServerProcess, llama_launch, treadle_launch
 
 SERVE = ("-m", "http.server", "--bind", "127.0.0.1", "{port}")
@@ -25,7 +26,7 @@ def test_a_server_that_does_not_come_up_shows_its_log():
     argv = (sys.executable, "-c", "raise SystemExit('no such model')")
     with (
         ServerProcess(Launch("a", argv, {}, "/")) as server,
-        pytest.raises(RuntimeError, match="no such model"),
+        pytest.raises(Unready, match="no such model"),
     ):
         server.wait_until_ready()
 

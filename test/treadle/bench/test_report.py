@@ -8,6 +8,7 @@ import pytest
 
 from test.treadle.bench import results
 from treadle.bench import report
+from treadle.bench.__main__ import main
 from treadle.bench.report_tables import END
 
 
@@ -40,7 +41,7 @@ def test_a_marker_without_its_result_is_an_error(
     tmp_path: Path, flags: list[str], capsys: pytest.CaptureFixture[str]
 ):
     (tmp_path / "turns.json").unlink()
-    assert report.main([*flags, "--check"]) == 2
+    assert main(["report", *flags, "--check"]) == 2
     assert "no such result" in capsys.readouterr().err
 
 

@@ -12,6 +12,7 @@ import pytest
 from test.treadle.bench.fake_server import FakeServer
 from test.treadle.bench.test_serving_run import SMALL
 from treadle.bench import serving
+from treadle.bench.__main__ import main
 from treadle.bench.serving_flags import parser
 
 
@@ -20,7 +21,7 @@ def test_lines_are_appended_and_mistakes_are_told(
 ):
     monkeypatch.chdir(tmp_path)
     flags = ["--base-url", "http://127.0.0.1:9", "--ready-check-timeout-sec", "0.01"]
-    assert serving.main(flags) == 2
+    assert main(["serving", *flags]) == 2
     assert "http://127.0.0.1:9/v1/models" in capsys.readouterr().err
     assert os.listdir(tmp_path) == []
 
