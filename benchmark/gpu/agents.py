@@ -20,7 +20,6 @@ from benchmark.gpu.serve import CONCURRENT, TOKENIZER_IDS, spec
 from benchmark.serving.servers import Server
 
 from treadle.bench.asks import Answer, Ask, Options
-from treadle.bench.native_wires import NativeWire
 from treadle.bench.reach import open_http
 from treadle.bench.sender import Sender, Target
 from treadle.bench.traces import Session, Speller, read_agents
@@ -97,7 +96,7 @@ async def play(sessions: Sequence[Session], port: int) -> tuple[list[Answer], fl
     players = [Player(session, number, speller) for number, session in enumerate(sessions)]
     async with open_http({}) as http:
         target = Target("treadle", f"http://127.0.0.1:{port}", "sglang", "")
-        sender = Sender(http, target, NativeWire(), Options(""))
+        sender = Sender(http, target, Options(""))
         played = await asyncio.gather(*(player.play(sender) for player in players))
         seconds = sender.now_s()
     return [answer for answers in played for answer in answers], seconds

@@ -13,7 +13,7 @@ import random
 import secrets
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,20 +21,17 @@ from pathlib import Path
 import aiohttp
 import orjson
 
-from . import agent_flags, agent_table, rig
+from . import agent_flags, agent_table, ratios, rig
 from .agent_figures import Point, Run, point, row
 from .agent_play import Choice, Pace, Part, Player, choose
-from .asks import Ask, Json, Message, Options, Prompt
+from .asks import Json, Options
 from .control import Unready
 from .environment import Environment, describe_file, write_result
 from .progress import Progress
-from .ratios import Line, summarise
-from .ratios import Sample as Compared
 from .reach import open_http
 from .rig import Found, Room
 from .sender import Sender
 from .traces import read_agents
-from .wires import WIRES
 
 PACKAGES = ("torch", "numpy", "aiohttp")
 WARM_TOKENS, WARM_OUTPUT = 200, 8
@@ -63,15 +60,16 @@ class Bench:
         return all(found.is_valid for found in self.points)
 
     def rows(self) -> list[Json]:
-        return [asdict(found) | {"is_valid": found.is_valid} for found in self.points]
+        return [found.as_row() for found in self.points]
 
-    def compared(self, ours: str) -> list[Line]:
+    def compared(self) -> list[ratios.Line]:
+        """The first server with the others."""
         samples = [
-            Compared("agent", f"{p.concurrency} at once", p.server, p.round, p.values())
+            ratios.Sample("agent", f"{p.concurrency} at once", p.server, p.round, p.values())
             for p in self.points
             if p.is_valid
         ]
-        return summarise(samples, ours)
+        return ratios.summarise(samples, self.points[0].server)
 
 
 def run(args: argparse.Namespace, wanted: Sequence[str]) -> Bench:
@@ -103,7 +101,9 @@ async def _measured(args: argparse.Namespace, wanted: Sequence[str]) -> Bench:
             timeout_s, wants_ids = args.ready_check_timeout_sec, args.replies == "live"
             found = [await rig.meet(http, one, timeout_s, wants_ids=wants_ids) for one in served]
             for one in found:
-                await _warm_up(http, one)
+                text = one.words.text(random.Random("warm-up"), WARM_TOKENS)
+                sender = Sender(http, one.target, Options(one.target.model))
+                await sender.warm_up(text, WARM_TOKENS, WARM_OUTPUT)
             for concurrency in args.concurrency:
                 for number in range(args.rounds):
                     for one in found:
@@ -120,31 +120,18 @@ async def _point(
 ) -> None:
     """`at`: concurrency, round. Both are in the texts, the server is not: all get the same."""
     concurrency, number = at
-    wire, target = WIRES[found.target.backend], found.target
-    player = Player(bench.parts, found.words, f"{bench.run_id}/{concurrency}/{number}")
-    modes = (wire.is_chat, args.replies == "live")
+    target, run = found.target, f"{bench.run_id}/{concurrency}/{number}"
+    player = Player(bench.parts, found.words, run, is_live=args.replies == "live")
     total = sum(len(bench.parts[n % len(bench.parts)].turns) for n in range(args.sessions))
     sys.stderr.write(f"{target.name}: {concurrency} at once, round {number}\n")
     with Progress(total, is_shown=not args.disable_tqdm, prints_answers=False) as bar:
-        sender = Sender(http, target, wire, Options(target.model))
-        samples = await player.play(sender, _pace(args, concurrency), modes, bar)
+        sender = Sender(http, target, Options(target.model))
+        samples = await player.play(sender, _pace(args, concurrency), bar)
         seconds = sender.now_s()
     memory = found.served.memory()
     measured = Run(target.name, concurrency, number, seconds, args.devices, memory)
     bench.points.append(point(samples, measured))
     bench.turns += [row(sample, measured) for sample in samples]
-
-
-async def _warm_up(http: aiohttp.ClientSession, found: Found) -> None:
-    """First touch of weights and buffers. Raises Unready with what the server says."""
-    target = found.target
-    wire = WIRES[target.backend]
-    text = found.words.text(random.Random("warm-up"), WARM_TOKENS)
-    prompt: Prompt = (Message("user", text),) if wire.is_chat else text
-    sender = Sender(http, target, wire, Options(target.model))
-    answer = await sender.send(Ask(prompt, WARM_OUTPUT), WARM_TOKENS)
-    if answer.error:
-        raise Unready(f"{target.name}: the warm-up request failed: {answer.error}")
 
 
 def _choice(args: argparse.Namespace) -> Choice:
@@ -172,7 +159,7 @@ def _result(args: argparse.Namespace, bench: Bench) -> Json:
         "notes": args.note,
         "is_valid": bench.is_valid,
         "points": bench.rows(),
-        "summary": bench.compared(bench.points[0].server),
+        "summary": bench.compared(),
     }
 
 

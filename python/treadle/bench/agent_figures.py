@@ -13,10 +13,10 @@ adds a few tokens that the trace does not know.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from .agent_play import Sample
-from .asks import Answer, Json
+from .asks import Json
 from .processes import Memory
 from .spread import percentile
 
@@ -85,6 +85,10 @@ class Point:
     @property
     def is_valid(self) -> bool:
         return self.turns > 0 and self.failed <= MAX_FAILED * self.turns
+
+    def as_row(self) -> Json:
+        """Of a result."""
+        return asdict(self) | {"is_valid": self.is_valid}
 
     def values(self) -> dict[str, float]:
         """What servers are compared by."""
@@ -165,9 +169,8 @@ def row(sample: Sample, run: Run) -> Json:
 
 def reprocessed(sample: Sample) -> int | None:
     """Below 0 where a cache had more than the trace tells, such as a first token that all share."""
-    answer: Answer = sample.answer
-    rows = answer.said.rows
-    return None if rows is None else rows - (answer.prompt_tokens - sample.best)
+    rows = sample.answer.said.rows
+    return None if rows is None else rows - (sample.answer.prompt_tokens - sample.best)
 
 
 def _tokens(whole: Sequence[Sample]) -> Tokens:

@@ -88,22 +88,22 @@ def choose(sessions: Sequence[Session], choice: Choice) -> list[Part]:
 
 
 class Player:
-    """`run`: in every session's name and text, so that no two runs have a prompt in common."""
+    """`run`: in every session's name and text, so that no two runs have a prompt in common.
+    `is_live`: of `SessionText`.
+    """
 
-    def __init__(self, parts: Sequence[Part], words: Vocabulary, run: str) -> None:
+    def __init__(
+        self, parts: Sequence[Part], words: Vocabulary, run: str, *, is_live: bool
+    ) -> None:
         self._parts = parts
         self._words = words
         self._run = run
+        self._is_live = is_live
 
     async def play(
-        self,
-        sender: Sender,
-        pace: Pace,
-        modes: tuple[bool, bool],
-        on_answer: Callable[[Answer], None],
+        self, sender: Sender, pace: Pace, on_answer: Callable[[Answer], None]
     ) -> list[Sample]:
-        """`modes`: is_chat, is_live of `SessionText`. Raises ValueError for prompts that the
-        backend cannot be sent."""
+        """Raises ValueError for prompts that the backend cannot be sent."""
         numbers = iter(range(pace.num_sessions)) if pace.num_sessions else itertools.count()
         samples: list[Sample] = []
 
@@ -113,11 +113,7 @@ class Player:
                     return
                 part = self._parts[number % len(self._parts)]
                 name = f"{part.session.key}/{self._run}/{number}"
-                is_chat, is_live = modes
-                text = SessionText(
-                    part.session, _copy(name), self._words, is_chat=is_chat, is_live=is_live
-                )
-                async for sample in _turns(part, name, text, sender, pace):
+                async for sample in self._turns(part, name, sender, pace):
                     samples.append(sample)
                     on_answer(sample.answer)
 
@@ -129,6 +125,27 @@ class Player:
             raise ValueError(str(errors.exceptions[0])) from None
         return samples
 
+    async def _turns(
+        self, part: Part, name: str, sender: Sender, pace: Pace
+    ) -> AsyncIterator[Sample]:
+        is_chat, is_live, copy = sender.is_chat, self._is_live, _copy(name)
+        text = SessionText(part.session, copy, self._words, is_chat=is_chat, is_live=is_live)
+        played: list[Turn] = []
+        for number, turn in enumerate(part.turns, part.first):
+            if played:
+                think_s = (turn.at_s - played[-1].at_s) * pace.time_scale
+                await asyncio.sleep(min(think_s, pace.max_think_s))
+            if _is_over(sender, pace):
+                return
+            ask = Ask(text.prompt(turn), turn.output, session=name)
+            answer = await sender.send(ask, turn.prompt)
+            best = max((in_common(turn, other) for other in played), default=0)
+            yield Sample(name, number, best, answer)
+            if answer.error:
+                return
+            text.note(turn, answer.said)
+            played.append(turn)
+
 
 def in_common(turn: Turn, before: Turn) -> int:
     """Leading tokens of a prompt that are computed once `before` was answered."""
@@ -139,26 +156,6 @@ def in_common(turn: Turn, before: Turn) -> int:
         if own != other:
             break
     return min(length, turn.prompt - 1, before.prompt + before.output - 1)
-
-
-async def _turns(
-    part: Part, name: str, text: SessionText, sender: Sender, pace: Pace
-) -> AsyncIterator[Sample]:
-    played: list[Turn] = []
-    for number, turn in enumerate(part.turns, part.first):
-        if played:
-            think_s = (turn.at_s - played[-1].at_s) * pace.time_scale
-            await asyncio.sleep(min(think_s, pace.max_think_s))
-        if _is_over(sender, pace):
-            return
-        ask = Ask(text.prompt(turn), turn.output, session=name)
-        answer = await sender.send(ask, turn.prompt)
-        best = max((in_common(turn, other) for other in played), default=0)
-        yield Sample(name, number, best, answer)
-        if answer.error:
-            return
-        text.note(turn, answer.said)
-        played.append(turn)
 
 
 def _is_over(sender: Sender, pace: Pace) -> bool:

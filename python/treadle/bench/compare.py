@@ -48,18 +48,18 @@ def main(argv: Sequence[str]) -> int:
 def parse(argv: Sequence[str]) -> Namespace:
     """Which flags there are depends on the workload."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--workload", choices=list(WORKLOADS), default="serving")
+    texts = "; ".join(f"{name}: {text}" for name, text in WORKLOADS.items())
+    first.add_argument("--workload", choices=list(WORKLOADS), default="serving", help=texts)
     workload = first.parse_known_args(argv)[0].workload
     found = argparse.ArgumentParser(
         prog=PROGRAM,
         description="Put the same load on servers in turns: " + rig.KINDS,
         epilog=rig.__doc__,
+        parents=[first],
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     found.add_argument("--ours", required=True, metavar="SERVER")
     found.add_argument("--theirs", required=True, nargs="+", metavar="SERVER")
-    texts = "; ".join(f"{name}: {text}" for name, text in WORKLOADS.items())
-    found.add_argument("--workload", choices=list(WORKLOADS), default="serving", help=texts)
     if workload == "agent":
         agent_flags.add_workload(found, rounds=ROUNDS)
     else:
@@ -72,7 +72,7 @@ def parse(argv: Sequence[str]) -> Namespace:
 
 def _agent(args: Namespace, wanted: Sequence[str]) -> tuple[list[Line], bool]:
     bench = agent.run(args, wanted)
-    return bench.compared(bench.points[0].server), bench.is_valid
+    return bench.compared(), bench.is_valid
 
 
 @dataclass(slots=True)

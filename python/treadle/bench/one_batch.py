@@ -26,7 +26,6 @@ from .profile import add_profile, profile_wish, profiled
 from .reach import encoder, open_http
 from .sender import Sender
 from .vocabulary import Vocabulary, read_vocabulary
-from .wires import WIRES
 
 WARMUP_OUTPUT = 8
 COLUMNS = (
@@ -85,7 +84,7 @@ async def measure(
         control = Control(http, url)
         target = await control.find("", "", "", args.ready_check_timeout_sec)
         words = await read_vocabulary(encoder(None, control))
-        sender = Sender(http, target, WIRES[target.backend], Options(target.model))
+        sender = Sender(http, target, Options(target.model))
         if not args.skip_warmup:
             first = shapes[0]
             output_len = min(first.output_len, WARMUP_OUTPUT)

@@ -14,8 +14,8 @@ import aiohttp
 import orjson
 
 from ..client.stream import DONE, EventReader
-from .asks import Answer, Ask, Event, Json, Options, failed
-from .wire import Wire
+from .asks import Answer, Ask, Event, Json, Message, Options, Prompt, failed
+from .wires import WIRES
 
 SHOWN = 300  # characters of an answer that is an error
 
@@ -33,14 +33,16 @@ class Target:
 class Sender:
     """`began_s`: where the run's clock stands at 0, on `time.perf_counter`."""
 
-    def __init__(
-        self, http: aiohttp.ClientSession, target: Target, wire: Wire, options: Options
-    ) -> None:
+    def __init__(self, http: aiohttp.ClientSession, target: Target, options: Options) -> None:
         self.target = target
         self._http = http
-        self._wire = wire
+        self._wire = WIRES[target.backend]
         self._options = options
         self.began_s = time.perf_counter()
+
+    @property
+    def is_chat(self) -> bool:
+        return self._wire.is_chat
 
     def now_s(self) -> float:
         return time.perf_counter() - self.began_s
@@ -63,6 +65,13 @@ class Sender:
         if not said.arrivals:
             return failed(sent_s, input_len, "an answer without a token")
         return Answer(sent_s, input_len, said)
+
+    async def warm_up(self, text: str, input_len: int, output_len: int) -> None:
+        """First touches of weights and buffers. Raises ValueError with what the server says."""
+        prompt: Prompt = (Message("user", text),) if self.is_chat else text
+        answer = await self.send(Ask(prompt, output_len), input_len)
+        if answer.error:
+            raise ValueError(f"{self.target.name}: the warm-up request failed: {answer.error}")
 
     async def _events(self, data: bytes, headers: Mapping[str, str]) -> list[Event]:
         url = self.target.url + self._wire.path

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from . import figures
-from .asks import Ask, Message, Options, Prompt
+from .asks import Options
 from .control import Control
 from .conversations import Conversation, total_turns
 from .datasets import read_load
@@ -79,15 +79,15 @@ async def _measured(
         args.request_rate, args.burstiness, args.use_trace_timestamps, args.max_concurrency or 0
     )
     at_s, wish = starts(load, pace, random.Random(args.seed)), profile_wish(args)
-    wire, options = WIRES[target.backend], _options(args, target.model)
-    await _warm_up(Sender(http, target, wire, options), load[0], words, args)
+    options = _options(args, target.model)
+    await _warm_up(Sender(http, target, options), load[0], words, args)
     control = Control(http, target.url)
     if args.flush_cache:
         await control.command(f"/flush_cache?timeout={args.flush_cache_timeout:g}")
     is_shown, total = not args.disable_tqdm, total_turns(load)
     with Progress(total, is_shown=is_shown, prints_answers=args.print_requests) as bar:
         async with profiled(control, wish):
-            sender = Sender(http, target, wire, options)
+            sender = Sender(http, target, options)
             answers = await play(load, at_s, sender, pace.max_concurrency, bar)
             return figures.Run(answers, sender.now_s())
 
@@ -95,17 +95,13 @@ async def _measured(
 async def _warm_up(
     sender: Sender, like: Conversation, words: Vocabulary, args: argparse.Namespace
 ) -> None:
-    """Prompts as long as the first, but of their own, so that nothing measured is cached. Raises
-    ValueError with what the server says."""
+    """Texts as long as the first, but of their own, so that nothing measured is cached. Raises
+    ValueError."""
     rng = random.Random(f"warm-up {args.seed}")
     turn = like.turns[0]
     for _ in range(args.warmup_requests):
         text = words.text(rng, turn.input_len)
-        is_chat = isinstance(turn.addition, tuple)
-        prompt: Prompt = (Message("user", text),) if is_chat else text
-        answer = await sender.send(Ask(prompt, min(turn.output_len, WARMUP_OUTPUT)), turn.input_len)
-        if answer.error:
-            raise ValueError(f"the warm-up request failed: {answer.error}")
+        await sender.warm_up(text, turn.input_len, min(turn.output_len, WARMUP_OUTPUT))
 
 
 def _options(args: argparse.Namespace, model: str) -> Options:

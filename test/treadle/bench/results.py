@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 from test.treadle.bench.test_agent_figures import RUN, sample
@@ -28,13 +27,12 @@ def write(folder: Path) -> None:
         "summary": summarise(samples, "treadle"),
     }
     write_result(folder / "turns.json", turns)
-    found = point([sample(0.1)], RUN)
     sessions = {
         "kind": "agent",
         "environment": ENVIRONMENT,
         "scales": {"length": 0.0625, "time": 0.5, "think": "recorded"},
         "summary": [],
-        "points": [asdict(found) | {"is_valid": found.is_valid}],
+        "points": [point([sample(0.1)], RUN).as_row()],
     }
     write_result(folder / "sessions.json", sessions)
     (folder / "sessions.svg").write_text("<svg/>")

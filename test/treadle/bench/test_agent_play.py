@@ -15,7 +15,6 @@ from treadle.bench.reach import open_http
 from treadle.bench.sender import Sender, Target
 from treadle.bench.traces import Session, Turn, read_agents
 from treadle.bench.vocabulary import WORDS, Vocabulary
-from treadle.bench.wires import WIRES
 
 FIRST = Turn(0.0, 6, 2, -1, 0, 0, ((0, 0, 8),))
 NEXT = Turn(1.0, 12, 3, 0, 8, 1, ((0, 0, 8), (1, 8, 15)))
@@ -30,9 +29,9 @@ def sessions(tmp_path: Path) -> list[Session]:
 
 async def play(sessions: list[Session], pace: Pace, server: FakeServer) -> list[Sample]:
     async with server.running() as url, open_http({}) as http:
-        sender = Sender(http, Target("a", url, "sglang", "m"), WIRES["sglang"], Options("m"))
+        sender = Sender(http, Target("a", url, "sglang", "m"), Options("m"))
         parts = choose(sessions, Choice(0, 0, 0.0, 0.0, 1))
-        return await Player(parts, WORDLIST, "r").play(sender, pace, (False, True), lambda x: None)
+        return await Player(parts, WORDLIST, "r", is_live=True).play(sender, pace, lambda x: None)
 
 
 def test_a_cache_that_forgets_nothing_lacks_last_tokens_only():
@@ -90,7 +89,7 @@ async def test_prompts_that_the_backend_cannot_be_sent_are_told():
     part = Part(Session("s", (FIRST, NEXT)), 0, 2)
     server = FakeServer()
     async with server.running() as url, open_http({}) as http:
-        sender = Sender(http, Target("a", url, "openai", "m"), WIRES["openai"], Options("m"))
-        player = Player([part], WORDLIST, "r")
+        sender = Sender(http, Target("a", url, "openai", "m"), Options("m"))
+        player = Player([part], WORDLIST, "r", is_live=True)
         with pytest.raises(ValueError, match="--replies recorded"):
-            await player.play(sender, Pace(1, 1, 0.0, 0.0, 0.0), (False, True), lambda x: None)
+            await player.play(sender, Pace(1, 1, 0.0, 0.0, 0.0), lambda x: None)

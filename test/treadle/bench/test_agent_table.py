@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from test.treadle.bench.test_agent_figures import RUN, sample
 from treadle.bench.agent_figures import point
 from treadle.bench.agent_play import Sample
@@ -12,8 +10,7 @@ from treadle.bench.asks import Json, failed
 
 
 def rows(*samples: Sample) -> Json:
-    found = point(samples, RUN)
-    return asdict(found) | {"is_valid": found.is_valid}
+    return point(samples, RUN).as_row()
 
 
 def test_rounds_are_one_line_of_medians():

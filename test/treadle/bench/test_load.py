@@ -14,7 +14,6 @@ from treadle.bench.conversations import Conversation, Turn
 from treadle.bench.load import Pace, play, starts
 from treadle.bench.reach import open_http
 from treadle.bench.sender import Sender, Target
-from treadle.bench.wires import WIRES
 
 INF = float("inf")
 
@@ -44,7 +43,7 @@ def test_a_trace_tells_times_or_is_refused():
 async def run(server: FakeServer, load: list[Conversation], most: int, wire: str = "sglang"):
     heard: list = []
     async with server.running() as url, open_http({}) as http:
-        sender = Sender(http, Target("a", url, wire, "m"), WIRES[wire], Options("m"))
+        sender = Sender(http, Target("a", url, wire, "m"), Options("m"))
         return await play(load, [0.0] * len(load), sender, most, heard.append), heard
 
 

@@ -11,7 +11,6 @@ from aiohttp.test_utils import TestServer
 from treadle.bench.asks import Answer, Ask, Options
 from treadle.bench.reach import open_http
 from treadle.bench.sender import Sender, Target
-from treadle.bench.wires import WIRES
 
 META = b'{"prompt_tokens":3,"completion_tokens":1}'
 EVENT = b'data: {"text":"a","output_ids":[1],"meta_info":' + META + b"}\n\n"
@@ -43,7 +42,7 @@ async def ask(handler: Handler) -> Answer:
 
 async def send(http, url: str) -> Answer:
     target = Target("a", url, "sglang", "m")
-    return await Sender(http, target, WIRES["sglang"], Options("m")).send(Ask("a b c", 1), 3)
+    return await Sender(http, target, Options("m")).send(Ask("a b c", 1), 3)
 
 
 @pytest.mark.parametrize(
