@@ -88,7 +88,12 @@ VERSION = Endpoint(
     GET, ("/version",), MODEL, "The server's version", replies=(Reply(kind=answers.VersionBody),)
 )
 MODELS = Endpoint(
-    GET, ("/v1/models",), OPENAI, "The served model", replies=(Reply(kind=answers.ModelList),)
+    GET,
+    ("/v1/models",),
+    OPENAI,
+    "The served model",
+    replies=(Reply(kind=answers.ModelList),),
+    refusals=(503,),
 )
 MODEL_CARD = Endpoint(
     GET,
@@ -96,7 +101,7 @@ MODEL_CARD = Endpoint(
     OPENAI,
     "One model",
     replies=(Reply(kind=answers.ModelCard),),
-    refusals=(404,),
+    refusals=(404, 503),
 )
 MODEL_INFO = Endpoint(
     GET,

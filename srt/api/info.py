@@ -38,6 +38,9 @@ class InfoRoutes:
         return JsonResponse({"version": self._service.version})
 
     async def models(self, request: Request) -> Response:
+        """Load generators take an answer for the sign that the server serves. Raises what forbids
+        serving."""
+        self._service.frontend.check_serving()
         return JsonResponse({"object": "list", "data": [self._card()]})
 
     async def model(self, request: Request) -> Response:
@@ -46,6 +49,7 @@ class InfoRoutes:
             raise NotFound(
                 f"the model {name!r} does not exist", param="model", code="model_not_found"
             )
+        self._service.frontend.check_serving()
         return JsonResponse(self._card())
 
     async def model_info(self, request: Request) -> Response:
