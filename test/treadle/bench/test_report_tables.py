@@ -35,7 +35,7 @@ def test_rows_have_ours_the_peer_and_the_ratio_with_its_spread(folder: Path):
 def test_agents_have_their_scales_and_their_picture(folder: Path):
     new = rendered(f"<!-- report: agents sessions -->\n{END}", folder)
     assert "| 2 | a | 1 / 1 |" in new
-    assert "1 sessions and 1 turns a point, lengths times 0.0625, think time recorded times" in new
+    assert "1 sessions, 1 turns; recorded lengths x 0.0625, recorded think times x 0.5;" in new
     assert "commit abc, `benchmark/results/sessions.json`" in new
     assert "(benchmark/results/sessions.svg)" in new
 

@@ -18,7 +18,8 @@ PROGRAM = f"""#!{sys.executable}
 import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 if "--version" in sys.argv:
-    sys.exit("version 7")
+    print("version 7")
+    sys.exit()
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200 if self.path == "/health" else 404)
@@ -31,7 +32,7 @@ HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).
 def args(tmp_path: Path) -> argparse.Namespace:
     """A program that answers like llama.cpp's when it is up, and a model file."""
     program, model = tmp_path / "llama-server", tmp_path / "model.gguf"
-    program.write_text(PROGRAM.replace('sys.exit("version 7")', 'print("version 7"); sys.exit()'))
+    program.write_text(PROGRAM)
     program.chmod(0o755)
     model.write_bytes(b"GGUF")
     parser = argparse.ArgumentParser()
