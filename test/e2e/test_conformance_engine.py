@@ -229,10 +229,13 @@ def greedy(answer: dict[str, Any]) -> list[int]:
 
 
 @needs_windows
-async def test_c12_replay_on_and_off_agree_within_the_noise(http: httpx.AsyncClient):
+@pytest.mark.parametrize("texts", (TEXTS[:2], pytest.param(TEXTS, marks=pytest.mark.long)))
+async def test_c12_replay_on_and_off_agree_within_the_noise(
+    http: httpx.AsyncClient, texts: tuple[str, ...]
+):
     """Perplexity of the rows after a hit, and the token that greedy takes at each of them."""
     worst, same = 0.0, []
-    for path in TEXTS:
+    for path in texts:
         ids = await cut(http, path)
         cold = await ask(http, ids, swa_replay="off")
         assert cold["meta_info"]["cached_tokens"] == 0
