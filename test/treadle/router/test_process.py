@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 
@@ -75,13 +76,14 @@ async def test_a_task_that_fails_ends_the_router(monkeypatch: pytest.MonkeyPatch
 
 
 async def test_metrics_have_a_port_of_their_own():
-    sock = bind("127.0.0.1", 0)
-    port = sock.getsockname()[1]
-    sock.close()
-    watch = {"prometheus_port": port, "prometheus_host": "127.0.0.1"}
-    async with routing(answer(), watch=watch), httpx.AsyncClient(timeout=WAIT_S) as http:
-        got = await http.get(f"http://127.0.0.1:{port}/metrics")
-        assert "smg_worker_pool_size" in got.text
+    with socket.socket() as held:  # not listening, so nobody else is given the port
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        watch = {"prometheus_port": port, "prometheus_host": "127.0.0.1"}
+        async with routing(answer(), watch=watch), httpx.AsyncClient(timeout=WAIT_S) as http:
+            got = await http.get(f"http://127.0.0.1:{port}/metrics")
+            assert "smg_worker_pool_size" in got.text
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate with openssl")

@@ -17,7 +17,7 @@ from test.treadle.router.fake_replica import (
     head,
     reset_before_headers,
 )
-from test.treadle.router.harness import until
+from test.treadle.router.harness import WAIT_S, pass_time, until
 from treadle.router.incoming import ReadRules, read_incoming
 from treadle.router.keys import KeyRules
 from treadle.router.lifecycle import Life, LifeRules
@@ -58,8 +58,11 @@ async def test_a_refused_connection_means_nothing_was_sent():
 
 async def test_silence_is_a_timeout():
     replica = await FakeReplica(hang).start()
+    task = asyncio.create_task(ask(replica.url, timeout_s=60.0))
+    await until(lambda: bool(replica.seen))
+    pass_time(60.0)
     with pytest.raises(Broken) as error:
-        await ask(replica.url, timeout_s=0.05)
+        await task
     assert error.value.kind is Break.TIMEOUT
     await replica.stop()
 
@@ -70,11 +73,15 @@ async def test_an_answer_that_does_not_end_in_time_is_given_up():
         await hang(seen, wire)
 
     replica = await FakeReplica(script).start()
-    async with Upstream(5.0, 5.0) as upstream:
+    async with Upstream(60.0, 60.0) as upstream:
+        asking = upstream.ask(replica_of(replica.url), "GET", "/x", timeout_s=60.0)
+        task = asyncio.create_task(asking)
+        await until(lambda: bool(replica.seen))
+        pass_time(60.0)
         with pytest.raises(Broken) as error:
-            await upstream.ask(replica_of(replica.url), "GET", "/x", timeout_s=0.1)
+            await task
         assert error.value.kind is Break.TIMEOUT
-        await asyncio.wait_for(replica.seen[0].is_gone.wait(), 5.0)
+        await asyncio.wait_for(replica.seen[0].is_gone.wait(), WAIT_S)
         await until(lambda: upstream.pool.num_open == 0)
     await replica.stop()
 
@@ -205,7 +212,7 @@ async def test_giving_up_closes_the_connection():  # A20
         await until(lambda: bool(replica.seen))
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await asyncio.wait_for(replica.seen[0].is_gone.wait(), 5.0)
+        await asyncio.wait_for(replica.seen[0].is_gone.wait(), WAIT_S)
         await until(lambda: upstream.pool.num_open == 0)
     await replica.stop()
 
@@ -238,7 +245,7 @@ async def test_whatever_comes_is_whole_or_broken_and_leaves_nothing_open():  # A
         more = rng.choice(DAMAGE) if is_cut else b""
         end = second if number % 3 == 1 else len(data)
         parts = [data[:first], more + data[first:second], data[second:end]]
-        async with Upstream(5.0, 5.0) as upstream:
+        async with Upstream(60.0, 60.0) as upstream:
             asking = asyncio.create_task(upstream.ask(replica_of(replica.url), "POST", "/x"))
             for _ in range(rng.randrange(8) if is_left else 0):
                 await asyncio.sleep(0)
