@@ -95,8 +95,7 @@ class Answer:
         self.status = status
         if self._is_for_head:
             self.is_whole = True
-            self.leaves_connection_fit = False  # the parser does not know, and would want a body
-            raise Malformed("a body after the answer to HEAD")
+            raise Malformed("stops the parser, which would wait for a body")
 
     def on_message_complete(self) -> None:
         if not self._is_interim:

@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import orjson
 
@@ -42,6 +43,7 @@ from .upstream import Upstream, header_value, response_headers
 
 ABORT_TIMEOUT_S = 2.0
 TARGET = "x-smg-target-worker"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,8 @@ class Journey:
             ledger.close(ticket)
 
     async def _exchange(self, replica: Replica, ticket: Ticket) -> Again:
-        response = await self._await_answer(replica)
+        sending = self._parts.upstream.send(replica, self._incoming, self._rid)
+        response = await _within(self._left_s, sending)
         try:
             status = response.status
             was_admitted = response.header(NOT_ADMITTED) is None
@@ -176,13 +179,6 @@ class Journey:
         self._parts.metrics.answered(replica.name, status)
         return Again.NO
 
-    async def _await_answer(self, replica: Replica) -> Exchange:
-        try:
-            async with asyncio.timeout(self._left_s):
-                return await self._parts.upstream.send(replica, self._incoming, self._rid)
-        except TimeoutError:
-            raise Broken(Break.TIMEOUT, "no answer in time") from None
-
     @property
     def _left_s(self) -> float:
         """Until the first byte of a body is overdue."""
@@ -199,49 +195,39 @@ class Journey:
     async def _pass_on(self, response: Exchange, ticket: Ticket) -> None:
         """Raises Broken."""
         idle_s = self._parts.upstream.idle_timeout_s
-        data = await self._read(response.read(), self._left_s)
+        data = await _within(self._left_s, response.read())
         self._parts.replicas.ledger.answered(ticket)
         self._parts.metrics.first_byte(time.monotonic() - self._began)
         gathered = await self._maybe_session(response, data)
         while not response.is_read:
             await self._reply.write(gathered)
-            gathered = await self._read(response.read(), idle_s)
+            gathered = await _within(idle_s, response.read())
         await self._reply.end(gathered)
 
-    async def _read(self, reading: Awaitable[bytes], limit_s: float) -> bytes:
-        """Raises Broken."""
-        try:
-            async with asyncio.timeout(limit_s):
-                return await reading
-        except TimeoutError:
-            raise self._cut(Break.TIMEOUT, "timed out") from None
-        except Broken as e:
-            raise self._cut(e.kind, e.reason) from None
-
     async def _maybe_session(self, response: Exchange, data: bytes) -> bytes:
-        """Learns of opened and closed server-side sessions; gives the bytes read so far."""
+        """Learns of opened and closed server-side sessions; gives the bytes read so far. Raises
+        Broken.
+        """
         path, sessions = self._incoming.path, self._parts.sessions
         if self._incoming.session is None or response.status != 200:
             return data
         if path == "/close_session":
             sessions.closed(self._incoming.session)
         elif path == "/open_session":
-            data += await self._read(response.read_all(), self._parts.upstream.idle_timeout_s)
+            data += await _within(self._parts.upstream.idle_timeout_s, response.read_all())
             sessions.opened(opened_name(data) or self._incoming.session, self._flight.replica)
         return data
-
-    def _cut(self, kind: Break, reason: str) -> Broken:
-        return Broken(Break.MID_BODY if self._reply.has_body else kind, reason)
 
     def _note(self, replica: Replica, evidence: Evidence) -> None:
         self._parts.replicas.note(replica.name, evidence, time.monotonic())
 
     async def _broken(self, error: Broken, replica: Replica) -> Again:
+        if self._reply.has_body:
+            error = Broken(Break.MID_BODY, error.reason)
         self._note(replica, Evidence.FAILURE)
         replica.wants_probe = True
         self._parts.metrics.broke(replica.name, error.kind)
-        kind = Break.MID_BODY if self._reply.has_body else error.kind
-        again = after_break(kind, is_repeatable=self._incoming.is_repeatable)
+        again = after_break(error.kind, is_repeatable=self._incoming.is_repeatable)
         if again is not Again.NO and self._may_retry(again, replica):
             return again
         if self._incoming.session and self._incoming.path != "/open_session":
@@ -301,6 +287,15 @@ class Journey:
         names = ("authorization", "x-api-key")
         found = {name: self._incoming.headers.get(name, "") for name in names}
         return {name: value for name, value in found.items() if value}
+
+
+async def _within(limit_s: float, doing: Awaitable[T]) -> T:
+    """Raises Broken."""
+    try:
+        async with asyncio.timeout(limit_s):
+            return await doing
+    except TimeoutError:
+        raise Broken(Break.TIMEOUT, "timed out") from None
 
 
 def opened_name(data: bytes) -> str:

@@ -1,10 +1,9 @@
 """The client side of the router: one exchange with a replica, over pooled connections.
 
 Owns which headers travel, and that what leaves is one request: no header and no target breaks a
-line. Bytes pass as they come: no redirects, no cookies, no decompression. A
-question without effect (GET, HEAD) that was put to an idle connection whose replica was just then
-closing it is put once more over a new one; for all else what happened is told, and the table of
-retries decides.
+line. Bytes pass as they come: no redirects, no cookies, no decompression. A question without effect
+(GET, HEAD) that was put to an idle connection whose replica was just then closing it is put once
+more over a new one; for all else what happened is told, and the table of retries decides.
 """
 
 from __future__ import annotations
