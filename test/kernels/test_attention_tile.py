@@ -36,7 +36,7 @@ def test_tiles_are_the_textbook_formula(span: tuple[int, int]):
     torch.testing.assert_close(out, want, atol=1e-12, rtol=0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=st.tuples(st.integers(0, 119), st.integers(1, 120)),
     window=st.sampled_from([1, TILE_ROWS, 33, EVERYTHING]),

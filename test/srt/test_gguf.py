@@ -193,7 +193,7 @@ def test_every_truncation_is_refused(sample: Path, damaged: Path):
             GgufFile.open(damaged)
 
 
-FUZZ = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+FUZZ = settings(max_examples=300, suppress_health_check=list(HealthCheck))
 
 
 @FUZZ

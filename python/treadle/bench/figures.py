@@ -7,7 +7,7 @@ goodput and in `failed`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .asks import Answer, Json, engine_state
@@ -93,17 +93,17 @@ def cache_report(run: Run) -> Json:
     """What the server told, None for what it did not."""
     said = [answer.said for answer in run.whole]
     prompt = sum(answer.prompt_tokens for answer in run.whole)
-    told = [reading.cached for reading in said if reading.cached is not None]
+    cached = _total(reading.cached for reading in said)
     tiers = [reading.tiers for reading in said if reading.tiers is not None]
     return {
         "cache_report": {
             "total_prompt_tokens": prompt,
-            "total_cached_tokens": sum(told) if told else None,
+            "total_cached_tokens": cached,
             "total_replayed_tokens": sum(reading.replayed for reading in said),
-            "cache_hit_rate_pct": 100 * sum(told) / max(1, prompt) if told else None,
-            "device_cached_tokens": sum(tier.device for tier in tiers) if tiers else None,
-            "host_cached_tokens": sum(tier.host for tier in tiers) if tiers else None,
-            "storage_cached_tokens": sum(tier.storage for tier in tiers) if tiers else None,
+            "cache_hit_rate_pct": None if cached is None else 100 * cached / max(1, prompt),
+            "device_cached_tokens": _total(tier.device for tier in tiers),
+            "host_cached_tokens": _total(tier.host for tier in tiers),
+            "storage_cached_tokens": _total(tier.storage for tier in tiers),
             "storage_backend": next((tier.backend for tier in tiers if tier.backend), None),
         }
     }
@@ -121,6 +121,12 @@ def details(run: Run) -> Json:
         "errors": [answer.error for answer in answers],
         "cached_tokens": [answer.said.cached or 0 for answer in answers],
     }
+
+
+def _total(values: Iterable[int | None]) -> int | None:
+    """Of those that were told."""
+    told = [value for value in values if value is not None]
+    return sum(told) if told else None
 
 
 def _met(answer: Answer, limits_ms: Mapping[str, float]) -> dict[str, bool]:

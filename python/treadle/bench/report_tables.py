@@ -36,23 +36,22 @@ class Row:
     section: str
     step: str
     metric: str
-    unit: str
 
 
 ROWS = (
-    Row("prefill, 512 tokens", "prefill", "512 tokens", "prompt_tps", "tok/s"),
-    Row("decode, one request", "decode", "batch 1", "decode_tps", "tok/s"),
-    Row("8 requests at once, all tokens", "parallel", "8 requests", "total_tps", "tok/s"),
-    Row("TTFT: a next turn (turn 4)", "turns", "turn 4", "ttft_s", "s"),
-    Row("TTFT: first branch again after a fork", "turns", "back to first branch", "ttft_s", "s"),
-    Row("TTFT: two sessions in turns, A4", "turns", "A4", "ttft_s", "s"),
-    Row("TTFT: two sessions in turns, A5", "turns", "A5", "ttft_s", "s"),
-    Row("TTFT: two sessions in turns, A6", "turns", "A6", "ttft_s", "s"),
-    Row("TTFT: the same prompt again", "turns", "same prompt again", "ttft_s", "s"),
-    Row("TTFT: an edit 60 tokens before the end", "turns", "edit 60 before the end", "ttft_s", "s"),
-    Row("TTFT: first of two sessions on one prefix, A1", "turns", "A1", "ttft_s", "s"),
-    Row("TTFT: second of two sessions on one prefix, B1", "turns", "B1", "ttft_s", "s"),
-)  # fmt: skip
+    Row("prefill, 512 tokens", "prefill", "512 tokens", "prompt_tps"),
+    Row("decode, one request", "decode", "batch 1", "decode_tps"),
+    Row("8 requests at once, all tokens", "parallel", "8 requests", "total_tps"),
+    Row("TTFT: a next turn (turn 4)", "turns", "turn 4", "ttft_s"),
+    Row("TTFT: first branch again after a fork", "turns", "back to first branch", "ttft_s"),
+    Row("TTFT: two sessions in turns, A4", "turns", "A4", "ttft_s"),
+    Row("TTFT: two sessions in turns, A5", "turns", "A5", "ttft_s"),
+    Row("TTFT: two sessions in turns, A6", "turns", "A6", "ttft_s"),
+    Row("TTFT: the same prompt again", "turns", "same prompt again", "ttft_s"),
+    Row("TTFT: an edit 60 tokens before the end", "turns", "edit 60 before the end", "ttft_s"),
+    Row("TTFT: first of two sessions on one prefix, A1", "turns", "A1", "ttft_s"),
+    Row("TTFT: second of two sessions on one prefix, B1", "turns", "B1", "ttft_s"),
+)
 
 
 def rendered(text: str, results: Path) -> str:
@@ -79,8 +78,10 @@ def servers(results: Sequence[Json], names: Sequence[str]) -> str:
         line = found.get((row.section, row.step, row.metric))
         if line is None or line.ratio is None:
             raise Unrenderable(f"{' and '.join(names)}: no {row.section}, {row.step}, {row.metric}")
-        counts = found.get((row.section, row.step, "rows")) if row.unit == "s" else None
-        cells = [_cell(line, counts, name, row.unit) for name in (OURS, line.best_peer)]
+        is_time = row.metric == "ttft_s"
+        counts = found.get((row.section, row.step, "rows")) if is_time else None
+        unit = "s" if is_time else "tok/s"
+        cells = [_cell(line, counts, name, unit) for name in (OURS, line.best_peer)]
         out.append(f"| {row.label} | {' | '.join(cells)} | {_ratio(line.ratio)} |")
     return "\n".join(out) + "\n"
 

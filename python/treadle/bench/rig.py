@@ -126,7 +126,7 @@ def facts(found: Sequence[Served], args: argparse.Namespace) -> Json:
     """For a result: how each server was started, on what."""
     commands = {one.name: str(one.process.launch) if one.process else "running" for one in found}
     is_started = any(one.process for one in found)
-    has_peer = any(one.process and one.name.split()[0] == PEER for one in found)
+    has_peer = any(one.process and one.process.name == PEER for one in found)
     return {
         "servers": commands,
         "model": describe_file(_file(args.model_path)) if is_started else "",

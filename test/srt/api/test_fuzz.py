@@ -75,13 +75,13 @@ async def check(bench: Bench, path: str, data: bytes) -> None:
     assert "InternalServerError" not in response.text, (path, data, response.text)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(calls(), min_size=1, max_size=4))
 def test_random_bodies_never_give_500(sent: list[tuple[str, bytes]]):
     asyncio.run(send_all(sent))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(sorted(BODIES)), st.binary(max_size=40))
 def test_random_bytes_never_give_500(path: str, data: bytes):
     asyncio.run(send_all([(path, data)]))

@@ -64,7 +64,7 @@ def test_giving_up_a_page_that_is_not_taken_is_caught(page):
 
 
 @given(st.lists(st.tuples(st.sampled_from("tgqr"), st.integers(0, 6)), max_size=60))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_pages_are_conserved(ops):
     """T5 for the allocator alone, against plain sets."""
     pages = PageAllocator(10)

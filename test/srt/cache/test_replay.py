@@ -241,7 +241,7 @@ def fresh_rows(kinds, window, alive, hit):
 
 
 @given(KINDS, st.integers(1, 5), st.integers(0, 4), st.integers(1, 3), st.integers(0, 30))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_cutting_unread_rows_changes_no_result_and_exactness_is_what_a_cold_run_gives(
     kinds, window, slope, depth, hit
 ):

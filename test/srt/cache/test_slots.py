@@ -41,7 +41,7 @@ def test_slot_given_up_twice_is_caught():
 
 
 @given(st.lists(st.tuples(st.sampled_from("tgqr"), st.integers(0, 4)), max_size=50))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_slots_are_conserved(ops):
     slots = SlotAllocator(5)
     held = []

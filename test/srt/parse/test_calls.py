@@ -48,7 +48,7 @@ def fragments(dialect: str) -> st.SearchStrategy[str]:
 
 
 @pytest.mark.parametrize("dialect", OUTPUTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_no_cut_changes_a_generated_output(dialect: str, data: st.DataObject):
     text = data.draw(fragments(dialect))

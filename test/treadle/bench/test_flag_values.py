@@ -15,7 +15,7 @@ from treadle.bench.flag_values import (
     positive,
     scale,
     share,
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_events_are_read_as_the_specification_says(text: str, found: list[str]):
     assert EventReader().feed(text.encode()) == found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(list(CASES)), st.lists(st.integers(0, 40)))
 def test_the_cuts_do_not_matter(text: str, cuts: list[int]):
     data, reader, found = text.encode(), EventReader(), []

@@ -178,7 +178,7 @@ def test_what_a_replica_has_seen_grows_with_the_session():  # A8
     assert known == [0, 100, 250, 50]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(2, 8), st.randoms(use_true_random=False))
 def test_routers_without_shared_state_agree_on_new_keys(count, rng):
     names = [f"http://10.0.0.{i}:30000" for i in range(count)]
@@ -192,7 +192,7 @@ def test_routers_without_shared_state_agree_on_new_keys(count, rng):
         assert len(chosen) == 1
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 20), st.sampled_from("abc"), st.floats(0, 5000),
                           st.sampled_from([0.0, 0.5, 1.0])), max_size=80))  # fmt: skip
 def test_a_choice_is_always_eligible_and_never_one_that_was_tried(steps):

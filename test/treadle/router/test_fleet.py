@@ -24,7 +24,7 @@ def fleet_of(names, **options) -> Any:
     return fleet
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(names_of)
 def test_adding_and_removing_moves_only_the_keys_of_that_replica(names):  # A5, A18
     fleet = fleet_of(names[:-1])
@@ -36,7 +36,7 @@ def test_adding_and_removing_moves_only_the_keys_of_that_replica(names):  # A5, 
     assert {key: fleet.first(key) for key in before} == before
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(names_of, st.randoms(use_true_random=False))
 def test_order_does_not_depend_on_how_the_fleet_was_built(names, rng):  # A5
     fleet = fleet_of(names)
@@ -66,7 +66,7 @@ def test_a_change_of_weight_moves_keys_of_that_replica_only():  # A16
     assert all(before[key] == "c" for key in moved)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=8), st.integers(0, 2**64 - 1))
 def test_a_place_is_within_the_bound(loads, key):  # A6
     fleet = fleet_of([f"r{i}" for i in range(len(loads))], gap=100.0)
@@ -76,7 +76,7 @@ def test_a_place_is_within_the_bound(loads, key):  # A6
     assert fleet.load(fleet.place(key)) <= max(1.25 * mean, mean + 100) + 1e-6
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.randoms(use_true_random=False), st.integers(2, 10))
 def test_placing_with_the_bound_keeps_loads_balanced(rng, count):  # A6
     fleet = fleet_of([f"r{i}" for i in range(count)], gap=1000.0)

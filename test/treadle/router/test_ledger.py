@@ -72,7 +72,7 @@ def test_requests_of_a_removed_replica_end_without_effect():
 STEP = st.tuples(st.sampled_from(["open", "answered", "close", "report"]), st.integers(0, 9))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(STEP, max_size=60))
 def test_load_is_what_is_live_whatever_the_order_and_ends_at_zero(steps):
     """With truthful reports load equals the sum over live requests at any time."""

@@ -164,7 +164,7 @@ def test_without_a_breaker_nothing_opens():
 STEP = st.sampled_from(["ok", "bad", "ready", "not_ready", "failed", "drain"])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(STEP, st.floats(0, 40)), max_size=40))
 def test_weight_and_state_always_agree(steps):
     life, now, was_drained = Life(LifeRules(), is_first=False), 0.0, False
