@@ -34,7 +34,7 @@ async def test_servers_take_turns_on_the_same_load(
 ):
     ours, peer = FakeServer(), FakeServer("llamacpp")
     assert await run(f"{SMALL} --out pair --results {tmp_path}", ours, peer) == 0
-    assert prompts(ours) == prompts(peer)
+    assert sorted(prompts(ours)) == sorted(prompts(peer))  # in a round all are asked at once
     first, second = prompts(ours)[:4], prompts(ours)[4:]  # with a warm-up each
     assert not set(first) & set(second)
     result = orjson.loads((tmp_path / "pair.json").read_bytes())
