@@ -251,16 +251,17 @@ async def test_c12_replay_on_and_off_agree_within_the_noise(
 
 
 async def test_c12_scores_of_a_prompt_are_exact_after_a_hit(serve: StartServer):
-    """With the window cut to 32: an exact replay of the real one is longer than a short prompt."""
-    override = '{"gemma3.attention.sliding_window": 32}'
+    """With the window cut to 16: an exact replay of the real one is longer than a short prompt."""
+    hit, exact_rows = 256, 15 * 15
+    override = '{"gemma3.attention.sliding_window": 16}'
     server = serve(f"demo:{GEMMA}", *MEMORY, "--json-model-override-args", override)
     async with httpx.AsyncClient(base_url=server.url, timeout=240) as http:
-        ids = await cut(http, TEXTS[0])
-        cold = await ask(http, ids, swa_replay="off")
-        await ask(http, ids[: HIT + 1], logprob_start_len=-1, swa_replay="exact")
-        warm = await ask(http, ids)
+        ids = (await cut(http, TEXTS[0]))[: hit + TAIL]
+        cold = await ask(http, ids, swa_replay="off", logprob_start_len=hit + 1)
+        await ask(http, ids[: hit + 1], logprob_start_len=-1, swa_replay="exact")
+        warm = await ask(http, ids, logprob_start_len=hit + 1)
         meta = warm["meta_info"]
-        assert (meta["cached_tokens"], meta["replayed_tokens"]) == (HIT, 15 * 31)
+        assert (meta["cached_tokens"], meta["replayed_tokens"]) == (hit, exact_rows)
         assert logprobs(warm) == logprobs(cold)
         assert len(logprobs(warm)) == TAIL - 1
         assert warm["output_ids"] == cold["output_ids"]

@@ -41,7 +41,7 @@ def run(url: str, folder: Path, num_requests: int) -> subprocess.CompletedProces
         [
             sys.executable, "-m", "schemathesis.cli", "--config-file", str(config),
             "run", f"{url}/openapi.json", "--checks", ",".join(CHECKS), "--phases", phases, *few,
-            "--max-examples", str(max(10, num_requests // 50)), "--seed", "1",
+            "--max-examples", str(max(5, num_requests // 50)), "--seed", "1",
             "--request-timeout", str(HANG_S), "--generation-database", "none",
             "--continue-on-failure", "--warnings", "off", "--no-color",
         ],
