@@ -27,7 +27,8 @@ def main(argv: Sequence[str]) -> int:
     name = argv[0] if argv else ""
     if name not in COMMANDS:
         wants_help = name in ("help", "--help", "-h")
-        (sys.stdout if wants_help else sys.stderr).write(USAGE)
+        unknown = f"error: there is no command {name}\n" if name and not wants_help else ""
+        (sys.stdout if wants_help else sys.stderr).write(unknown + USAGE)
         return 0 if wants_help else 2
     try:
         status: int = import_module(f".{name}", __package__).main(argv[1:])

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from . import rig
-from .flag_values import count, not_negative, positive, scale, share
+from .flag_values import DEFAULT, count, not_negative, positive, scale, share
 
 
 def parser() -> argparse.ArgumentParser:
@@ -27,10 +27,13 @@ def add_workload(found: argparse.ArgumentParser, *, rounds: int) -> None:
     """`rounds`: the default."""
     _add_sessions(found.add_argument_group("sessions"))
     add = found.add_argument_group("load").add_argument
-    add("--concurrency", nargs="+", type=positive, default=[1, 2, 4], help="sessions at once")
-    add("--sessions", type=count, default=8, help="per point; 0: until --seconds are over")
+    add("--concurrency", nargs="+", type=positive, default=[1, 2, 4],
+        help="sessions at once; default: 1 2 4")  # fmt: skip
+    add("--sessions", type=count, default=8,
+        help="per point; 0: until --seconds are over; " + DEFAULT)  # fmt: skip
     add("--seconds", type=not_negative, default=0.0, help="no turn begins later; 0: no limit")
-    add("--rounds", type=positive, default=rounds, help="of each point, servers in turns")
+    add("--rounds", type=positive, default=rounds,
+        help="of each point, servers in turns; " + DEFAULT)  # fmt: skip
     add("--seed", type=int, default=42)
     add("--run-id", default="", help="part of every text; default: random, so nothing is cached")
     add("--devices", type=positive, default=1, help="throughput is per device")
@@ -41,7 +44,8 @@ def add_workload(found: argparse.ArgumentParser, *, rounds: int) -> None:
 def _add_sessions(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--traces", type=Path, required=True, help="a file like agent_sessions.jsonl")
-    add("--length-scale", type=scale, default=1.0, help="factor of all lengths, such as 1/16")
+    add("--length-scale", type=scale, default=1.0,
+        help="factor of all lengths, such as 1/16; " + DEFAULT)  # fmt: skip
     add("--time-scale", type=not_negative, default=1.0, help="factor of recorded think times")
     add("--think", choices=["recorded", "none"], default="recorded",
         help="from an answer to the next request: as between the two requests")  # fmt: skip

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from . import agent, agent_flags, rig, serving_flags, serving_run
 from .asks import Json
 from .environment import Environment, write_result
-from .flag_values import positive
+from .flag_values import DEFAULT, positive
 from .ratios import Line, Sample, summarise, whole_table
 from .rig import Room, Served
 from .serving_result import sglang_line
@@ -63,7 +63,7 @@ def parse(argv: Sequence[str]) -> Namespace:
     if workload == "agent":
         agent_flags.add_workload(found, rounds=ROUNDS)
     else:
-        found.add_argument("--rounds", type=positive, default=ROUNDS)
+        found.add_argument("--rounds", type=positive, default=ROUNDS, help=DEFAULT)
         serving_flags.add_workload(found)
     rig.add_flags(found)
     rig.add_output(found)

@@ -10,6 +10,7 @@ from typing import TypeVar
 import orjson
 
 Number = TypeVar("Number", int, float)
+DEFAULT = "default: %(default)s"  # what argparse says of a flag that explains itself
 
 
 def count(text: str) -> int:

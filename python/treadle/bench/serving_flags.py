@@ -8,7 +8,7 @@ from pathlib import Path
 from .asks import Json
 from .dataset_flags import add_datasets, add_request_fields
 from .figures import SLOS
-from .flag_values import above_zero, count, positive
+from .flag_values import DEFAULT, above_zero, count, positive
 from .profile import add_profile
 from .wires import WIRES
 
@@ -44,8 +44,8 @@ def _target(found: argparse.ArgumentParser) -> None:
     add = found.add_argument_group("server").add_argument
     add("--backend", choices=list(WIRES), help="default: what /v1/models says that serves")
     add("--base-url", help="goes before --host and --port")
-    add("--host", default="127.0.0.1")
-    add("--port", type=int, default=30000)
+    add("--host", default="127.0.0.1", help=DEFAULT)
+    add("--port", type=int, default=30000, help=DEFAULT)
     add("--model", default="", help="default: the server's")
 
 
@@ -59,9 +59,9 @@ def _reach(found: argparse.ArgumentParser) -> None:
 
 def _load(found: argparse.ArgumentParser) -> None:
     add = found.add_argument_group("load").add_argument
-    add("--request-rate", type=above_zero, default=float("inf"), help="per second, or inf")
+    add("--request-rate", type=above_zero, default=float("inf"), help="per second; " + DEFAULT)
     add("--burstiness", type=above_zero, default=1.0, help="1: Poisson; else a gamma process")
-    add("--max-concurrency", type=positive, help="requests at once")
+    add("--max-concurrency", type=positive, help="requests at once; default: no limit")
     add("--warmup-requests", type=count, default=1, help="not measured")
     add("--flush-cache", action="store_true", help="empty the server's cache before the run")
     add("--flush-cache-timeout", type=above_zero, default=60.0)

@@ -14,6 +14,7 @@ def test_unknown_commands_are_told_what_there_is(capsys: pytest.CaptureFixture[s
     assert main(["sailing"]) == 2 and main([]) == 2
     told = capsys.readouterr().err
     assert all(name in told for name in COMMANDS)
+    assert told.count("error: there is no command") == 1 and "no command sailing\n" in told
     assert main(["--help"]) == 0 and "serving" in capsys.readouterr().out
 
 

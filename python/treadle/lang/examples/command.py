@@ -4,6 +4,7 @@ is started for it.
 
 from __future__ import annotations
 
+import argparse
 import pprint
 import sys
 from collections.abc import Callable
@@ -13,8 +14,11 @@ import treadle as tr
 
 def show(main: Callable[[], object]) -> None:
     """Runs an example and writes what it returns."""
-    if len(sys.argv) > 1:
-        tr.set_default_backend(tr.RuntimeEndpoint(sys.argv[1]))
+    flags = argparse.ArgumentParser()
+    flags.add_argument("url", nargs="?", help="of a server; default: one is started on v41-mini")
+    url = flags.parse_args().url
+    if url:
+        tr.set_default_backend(tr.RuntimeEndpoint(url))
         found = main()
     else:
         with tr.Engine("demo:v41-mini") as engine:
