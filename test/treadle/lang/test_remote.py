@@ -141,7 +141,7 @@ def test_an_abort_by_the_server_is_an_error(server: HttpServer, run):
 
 
 def test_a_server_that_restarts_in_the_middle_of_a_run_costs_time_only(server: HttpServer):
-    endpoint = tr.RuntimeEndpoint(server.url, retry_s=20.0)
+    endpoint = tr.RuntimeEndpoint(server.url, retry_s=60.0)
 
     @tr.function
     def long(s):
