@@ -16,6 +16,7 @@ COMMANDS = {
     "one_batch": "time batches of given shapes, prefill and decode apart",
     "offline_throughput": "send all requests at once and time them",
 }
+INTERRUPTED = 130  # as shells say of SIGINT
 USAGE = "usage: python -m treadle.bench COMMAND [flags]    more: COMMAND --help\n" + "".join(
     f"  {name:19}{text}\n" for name, text in COMMANDS.items()
 )
@@ -35,6 +36,9 @@ def main(argv: Sequence[str]) -> int:
     except (Unready, ValueError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return INTERRUPTED
     return status
 
 

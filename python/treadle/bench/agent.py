@@ -80,11 +80,10 @@ def run(args: argparse.Namespace, wanted: Sequence[str]) -> Bench:
     draws = bool(args.out) and not args.no_plots
     if draws and find_spec("matplotlib") is None:
         raise Unready("plots need matplotlib: pip install 'treadle[bench]', or give --no-plots")
-    environment = Environment.read(PACKAGES)
+    environment, stem = Environment.read(PACKAGES), rig.result_stem(args)
     bench = asyncio.run(_measured(args, wanted))
-    if args.out:
-        result = {"environment": environment} | _result(args, bench)
-        _write(args.results / args.out, result, bench)
+    if stem:
+        _write(stem, {"environment": environment} | _result(args, bench), bench)
     if draws:
         plots = import_module(".agent_plots", __package__)  # no plots, no matplotlib
         title = f"agent sessions, lengths x {args.length_scale:g}, think {args.think}"

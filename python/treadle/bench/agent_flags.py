@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from . import rig
-from .flag_values import DEFAULT, count, not_negative, positive, scale, share
+from .flag_values import DEFAULT, count, not_negative, positive, scale, share, utf8
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,7 +35,12 @@ def add_workload(found: argparse.ArgumentParser, *, rounds: int) -> None:
     add("--rounds", type=positive, default=rounds,
         help="of each point, servers in turns; " + DEFAULT)  # fmt: skip
     add("--seed", type=int, default=42)
-    add("--run-id", default="", help="part of every text; default: random, so nothing is cached")
+    add(
+        "--run-id",
+        type=utf8,
+        default="",
+        help="part of every text; default: random, so nothing is cached",
+    )
     add("--devices", type=positive, default=1, help="throughput is per device")
     add("--ready-check-timeout-sec", type=not_negative, default=60.0)
     add("--no-plots", action="store_true", help="with --out; they need the extra `bench`")

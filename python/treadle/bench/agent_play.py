@@ -73,6 +73,8 @@ class Sample:
 
 def choose(sessions: Sequence[Session], choice: Choice) -> list[Part]:
     """In an order that the seed shuffles. Raises ValueError when none fits."""
+    if not sessions:
+        raise ValueError("the trace has no session")
     rng = random.Random(choice.seed)
     found = []
     for session in rng.sample(sessions, len(sessions)):

@@ -149,5 +149,6 @@ def failed(sent_s: float, input_len: int, error: str) -> Answer:
 
 def engine_state(server_info: Json | None) -> Json:
     """What SGLang's /server_info tells of its engine; {} where a server tells nothing."""
-    states = (server_info or {}).get("internal_states") or [{}]
-    return dict(states[0])
+    states = (server_info or {}).get("internal_states")
+    found = states[0] if isinstance(states, list) and states else None
+    return found if isinstance(found, dict) else {}

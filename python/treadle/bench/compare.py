@@ -89,7 +89,7 @@ class Rounds:
 
 
 def _serving(args: Namespace, wanted: Sequence[str]) -> tuple[list[Line], bool]:
-    environment = Environment.read(agent.PACKAGES)
+    environment, stem = Environment.read(agent.PACKAGES), rig.result_stem(args)
     with rig.started(wanted, args, Room(args.max_concurrency or 0, 0)) as servers:
         found = Rounds(rig.facts(servers, args))
         for number in range(args.rounds):
@@ -97,10 +97,10 @@ def _serving(args: Namespace, wanted: Sequence[str]) -> tuple[list[Line], bool]:
                 sys.stderr.write(f"{server.name}: round {number}\n")
                 _round(args, server, number, found)
         lines = summarise(found.samples, servers[0].name)
-    if args.out:
+    if stem:
         result = {"environment": environment, "kind": "compare", **found.facts}
         result |= {"rounds": args.rounds, "failed": found.failed, "notes": args.note}
-        path = args.results / f"{args.out}.json"
+        path = stem.with_name(f"{stem.name}.json")
         write_result(path, result | {"summary": lines, "runs": found.runs})
     return lines, not found.failed
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .flag_values import DEFAULT, above_zero, count, json_object, positive, share
+from .flag_values import DEFAULT, above_zero, count, finite, json_object, positive, scale, share
 
 DATASETS = (
     "random", "random-ids", "generated-shared-prefix", "sharegpt", "custom", "openai", "jsonl",
@@ -39,8 +39,8 @@ def add_request_fields(found: argparse.ArgumentParser) -> None:
     add = found.add_argument_group("requests").add_argument
     add("--disable-stream", action="store_true")
     add("--disable-ignore-eos", action="store_true")
-    add("--temperature", type=float, default=0.0, help=DEFAULT)
-    add("--top-p", type=float, default=1.0, help=DEFAULT)
+    add("--temperature", type=finite, default=0.0, help=DEFAULT)
+    add("--top-p", type=finite, default=1.0, help=DEFAULT)
     add("--extra-request-body", type=json_object, default={}, metavar="JSON")
     add("--return-logprob", action="store_true")
     add("--top-logprobs-num", type=count, default=0)
@@ -73,8 +73,8 @@ def _mooncake(found: argparse.ArgumentParser) -> None:
     add = found.add_argument_group("mooncake").add_argument
     add("--mooncake-workload", choices=["conversation", "synthetic", "toolagent"],
         default="conversation", help="names the file where no path is given")  # fmt: skip
-    add("--mooncake-slowdown-factor", type=above_zero, default=1.0)
+    add("--mooncake-slowdown-factor", type=scale, default=1.0)
     add("--mooncake-num-rounds", type=positive, default=1,
         help="how often a prompt is asked, each time behind the answers so far")  # fmt: skip
     add("--use-trace-timestamps", action="store_true", help="requests begin when the trace says")
-    add("--length-scale", type=above_zero, default=1.0, help="factor of the trace's lengths")
+    add("--length-scale", type=scale, default=1.0, help="factor of the trace's lengths")

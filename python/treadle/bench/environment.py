@@ -89,6 +89,15 @@ def write_result(path: Path, content: object) -> None:
     path.write_bytes(_NUMBERS.sub(lambda found: b" ".join(found[0].split()), text))
 
 
+def prepare(path: Path) -> None:
+    """What is wrong with a result's place shall be told before the run. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    was_there = path.exists()
+    path.open("ab").close()
+    if not was_there:
+        path.unlink()
+
+
 def append_line(path: Path, content: object) -> None:
     with path.open("ab") as file:
         file.write(orjson.dumps(content) + b"\n")

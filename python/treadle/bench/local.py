@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from .control import Unready
+from .flag_values import not_negative
 from .processes import OWN_COMMAND, ServerProcess, stop_servers_on_term, treadle_launch
 
 EPILOG = "Other flags are those of the server that is started: see python -m treadle.launch_server."
@@ -16,7 +17,7 @@ def add_server(found: argparse.ArgumentParser) -> None:
     add = found.add_argument_group("server").add_argument
     add("--base-url", help="of a server that runs")
     add("--model-path", "--model", help="start one of ours on this model, on a free port")
-    add("--ready-check-timeout-sec", type=float, default=60.0)
+    add("--ready-check-timeout-sec", type=not_negative, default=60.0)
 
 
 @contextmanager

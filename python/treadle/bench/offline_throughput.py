@@ -15,7 +15,7 @@ from pathlib import Path
 from . import figures
 from .asks import Json, engine_state
 from .dataset_flags import add_datasets, add_request_fields
-from .environment import append_line
+from .environment import append_line, prepare
 from .local import EPILOG, add_server, served
 from .profile import add_profile
 from .serving_flags import completed
@@ -31,6 +31,8 @@ def main(argv: Sequence[str]) -> int:
     """Exit status: 1 where a request failed. Raises Unready, ValueError, OSError for what the user
     can mend."""
     args, server_flags = parser().parse_known_args(argv)
+    if args.result_filename:
+        prepare(args.result_filename)
     with served(args, server_flags) as url:
         at = {"base_url": url, "warmup_requests": 0 if args.skip_warmup else 1}
         measured = asyncio.run(run(completed(args, at)))  # all at once: the flags' defaults

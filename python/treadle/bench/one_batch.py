@@ -19,8 +19,8 @@ from pathlib import Path
 
 from .asks import Answer, Ask, Json, Options, engine_state
 from .control import Control
-from .environment import append_line
-from .flag_values import positive
+from .environment import append_line, prepare
+from .flag_values import positive, utf8
 from .local import EPILOG, add_server, served
 from .profile import add_profile, profile_wish, profiled
 from .reach import encoder, open_http
@@ -48,6 +48,7 @@ def main(argv: Sequence[str]) -> int:
     args, server_flags = parser().parse_known_args(argv)
     sizes = product(args.batch_size, args.input_len, args.output_len)
     shapes = [Shape(*size) for size in sizes]
+    prepare(args.result_filename)
     with served(args, server_flags) as url:
         sys.stdout.write("".join(f"{label:>12}" for _, label in COLUMNS) + "\n")
         asyncio.run(measure(args, url, shapes, lambda result: _tell(args, result)))
@@ -66,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     add("--batch-size", nargs="+", type=positive, default=[1])
     add("--input-len", nargs="+", type=positive, default=[1024])
     add("--output-len", nargs="+", type=positive, default=[16])
-    add("--run-name", default="default", help="kept in the result")
+    add("--run-name", type=utf8, default="default", help="kept in the result")
     add("--seed", type=int, default=42)
     add("--skip-warmup", action="store_true")
     add("--result-filename", type=Path, default=Path("result.jsonl"), help="lines are appended")

@@ -43,7 +43,12 @@ def encoder(path: Path | None, control: Control) -> Encode:
             return await control.tokenize(text, add_special=add_special)
 
         return ask
-    tokenizer = Tokenizer.from_str((path / "tokenizer.json" if path.is_dir() else path).read_text())
+    file = path / "tokenizer.json" if path.is_dir() else path
+    text = file.read_text()
+    try:
+        tokenizer = Tokenizer.from_str(text)
+    except Exception as error:  # of that library, which has no other
+        raise ValueError(f"--tokenizer {file}: {error}") from None
 
     async def encode(text: str, add_special: bool) -> list[int] | None:
         return list(tokenizer.encode(text, add_special_tokens=add_special).ids)

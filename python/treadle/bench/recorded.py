@@ -16,11 +16,13 @@ from array import array
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from .asks import Json, Message, Prompt
 from .conversations import Conversation, Turn
+from .malformed import length, told
 from .traces import Speller, read_chats
 from .vocabulary import Vocabulary
 
@@ -37,7 +39,7 @@ class Slice:
     offset: int = 0
     count: int = 0
 
-    def of(self, rows: Sequence[Json]) -> Sequence[Json]:
+    def of(self, rows: Sequence[Any]) -> Sequence[Any]:
         return rows[self.offset : self.offset + self.count if self.count else None]
 
 
@@ -78,33 +80,44 @@ def mooncake(path: Path, part: Slice, scale: TraceScale, words: Vocabulary) -> l
 
 async def lines(path: Path, part: Slice, output_len: int, count: Count) -> list[Conversation]:
     """`output_len` (0: as the line says) goes before what a line says. Raises ValueError naming
-    line and field."""
+    the entry."""
     found = []
     for number, row in enumerate(part.of(_rows(path)), 1 + part.offset):
-        where = f"{path.name}, entry {number}"
-        prompt, expected = _prompt(row, where)
-        length = output_len or next((int(row[f]) for f in OUTPUT_FIELDS if row.get(f)), 0)
-        length = length or (await count(expected) if expected else 0)
-        if length < 1:
-            raise ValueError(f"{where}: no output_len, and none given")
-        at_s = row["timestamp"] / 1000 if "timestamp" in row else None
-        input_len = len(prompt) if isinstance(prompt, array) else await count(_text(prompt))
-        found.append(Conversation((Turn(prompt, input_len, length),), at_s))
+        with told(f"{path.name}, entry {number}"):
+            prompt, expected = _prompt(row)
+            output = output_len or next((int(row[f]) for f in OUTPUT_FIELDS if row.get(f)), 0)
+            output = output or (await count(expected) if expected else 0)
+            if output < 1:
+                raise ValueError("no output_len, and none given")
+            at_s = row["timestamp"] / 1000 if "timestamp" in row else None
+            input_len = len(prompt) if isinstance(prompt, array) else await count(_text(prompt))
+            found.append(Conversation((Turn(prompt, input_len, length(output)),), at_s))
     return found
 
 
 def agentic(path: Path, part: Slice, max_turns: int, output_len: int) -> list[Conversation]:
     """`{conversations: [[{messages, prompt_tokens}, ...], ...]}`: each turn's new messages.
     `max_turns` 0: all. Raises ValueError."""
-    rows = orjson.loads(path.read_bytes()).get("conversations")
-    if not isinstance(rows, list):
-        raise ValueError(f"{path.name}: no list `conversations`")
+    with told(path.name):
+        rows: list[Any] = orjson.loads(path.read_bytes())["conversations"]
+        if not isinstance(rows, list):
+            raise ValueError("`conversations` is no list")
     found = []
-    for row in rows[part.offset : part.offset + part.count if part.count else None]:
-        kept = row[: max_turns or None]
-        parts = [tuple(Message(m["role"], m["content"]) for m in turn["messages"]) for turn in kept]
-        length = output_len or AGENTIC_OUTPUT
-        found.append(Conversation(tuple(Turn(p, _num_words(p), length) for p in parts)))
+    for number, row in enumerate(part.of(rows), 1 + part.offset):
+        with told(f"{path.name}, conversation {number}"):
+            parts = [_messages(turn["messages"]) for turn in row[: max_turns or None]]
+            if not parts:
+                raise ValueError("no turns")
+            output = output_len or AGENTIC_OUTPUT
+            found.append(Conversation(tuple(Turn(p, _num_words(p), output) for p in parts)))
+    return found
+
+
+def _messages(rows: list[Json]) -> tuple[Message, ...]:
+    """Raises ValueError, and what `told` tells."""
+    found = tuple(Message(row["role"], row["content"] or "") for row in rows)
+    if not all(isinstance(text, str) for one in found for text in (one.role, one.content)):
+        raise ValueError("role and content of a message must be text")
     return found
 
 
@@ -116,7 +129,8 @@ def _rows(path: Path) -> list[Json]:
     """Of a JSON array, or of lines."""
     data = path.read_bytes()
     if data.lstrip().startswith(b"["):
-        return list(orjson.loads(data))
+        with told(path.name):
+            return list(orjson.loads(data))
     return list(_lines(path, data))
 
 
@@ -130,20 +144,24 @@ def _lines(path: Path, data: bytes) -> Iterator[Json]:
             raise ValueError(f"{path.name}, line {number}: {error}") from None
 
 
-def _prompt(row: Json, where: str) -> tuple[Prompt, str]:
-    """And the text that is expected as output, "" where the line has none."""
+def _prompt(row: Json) -> tuple[Prompt, str]:
+    """And the text that is expected as output, "" where the line has none. Raises ValueError, and
+    what `told` tells."""
     if isinstance(row.get("prompt"), str):
         return row["prompt"], ""
     if isinstance(row.get("prompt"), list):
         return array("i", row["prompt"]), ""
     if isinstance(row.get("messages"), list):
-        messages = [Message(m["role"], m["content"] or "") for m in row["messages"]]
-        expected = messages.pop().content if messages[-1].role == "assistant" else ""
-        return tuple(messages), expected
+        messages = _messages(row["messages"])
+        if messages and messages[-1].role == "assistant":
+            return messages[:-1], messages[-1].content
+        return messages, ""
     if isinstance(row.get("conversations"), list) and row["conversations"]:
         texts = [part.get("value") or part.get("content") or "" for part in row["conversations"]]
+        if not all(isinstance(text, str) for text in texts[:2]):
+            raise ValueError("parts of a conversation must be text")
         return texts[0], texts[1] if len(texts) > 1 else ""
-    raise ValueError(f"{where}: none of prompt, messages, conversations")
+    raise ValueError("none of prompt, messages, conversations")
 
 
 def _text(prompt: Prompt) -> str:

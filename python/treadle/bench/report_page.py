@@ -15,6 +15,7 @@ import orjson
 
 from .agent_table import table as agent_table
 from .asks import Json
+from .malformed import told
 from .ratios import read_line, whole_table
 
 MEDIA = {".svg": "image/svg+xml", ".png": "image/png"}
@@ -31,11 +32,17 @@ def page(results: Path) -> str:
     """Raises OSError, ValueError."""
     paths = sorted(results.glob("*.json"))
     links = "".join(f'<a href="#{escape(p.stem)}">{escape(p.stem)}</a>' for p in paths)
-    body = "".join(part for path in paths for part in _result(path, paths))
+    body = "".join(_told(path, paths) for path in paths)
     return (
         "<!doctype html>\n<html lang=en><meta charset=utf-8><title>treadle: results</title>"
         f"<style>{STYLE}</style><h1>treadle: results</h1><nav>{links}</nav>{body}</html>\n"
     )
+
+
+def _told(path: Path, paths: list[Path]) -> str:
+    """Raises ValueError, which names the result, and OSError."""
+    with told(path.name):
+        return "".join(_result(path, paths))
 
 
 def _result(path: Path, paths: list[Path]) -> Iterator[str]:

@@ -16,6 +16,7 @@ import orjson
 
 from .agent_table import table as agent_table
 from .asks import Json
+from .malformed import told
 from .ratios import Line, read_line
 from .spread import Spread, three_digits
 
@@ -55,13 +56,18 @@ ROWS = (
 
 
 def rendered(text: str, results: Path) -> str:
-    """`text` with all its parts new. Raises Unrenderable."""
+    """`text` with all its parts new. Raises Unrenderable, ValueError for a damaged result."""
 
     def one(found: re.Match[str]) -> str:
         kind, *names = found[1].split()
         if kind not in KINDS or not names:
             raise Unrenderable(f"report: {found[1]}: expected {' or '.join(KINDS)}, and results")
-        body = KINDS[kind]([_read(results, name) for name in names], names)
+        read = [_read(results, name) for name in names]
+        try:
+            with told(" and ".join(names)):
+                body = KINDS[kind](read, names)
+        except ValueError as error:
+            raise Unrenderable(str(error)) from None
         return f"<!-- report: {found[1]} -->\n{body}{END}"
 
     if text.count("<!-- report: ") != len(PART.findall(text)):
@@ -77,7 +83,7 @@ def servers(results: Sequence[Json], names: Sequence[str]) -> str:
     for row in ROWS:
         line = found.get((row.section, row.step, row.metric))
         if line is None or line.ratio is None:
-            raise Unrenderable(f"{' and '.join(names)}: no {row.section}, {row.step}, {row.metric}")
+            raise Unrenderable(f"no {row.section}, {row.step}, {row.metric}")
         is_time = row.metric == "ttft_s"
         counts = found.get((row.section, row.step, "rows")) if is_time else None
         unit = "s" if is_time else "tok/s"
@@ -91,7 +97,7 @@ def agents(results: Sequence[Json], names: Sequence[str]) -> str:
     out = []
     for result, name in zip(results, names, strict=True):
         if result.get("kind") != "agent":
-            raise Unrenderable(f"{name}: no result of bench agent")
+            raise Unrenderable(f"{name} is no result of bench agent")
         scales, first = result["scales"], result["points"][0]
         is_idle = scales["think"] != "none"
         think = f"recorded think times x {scales['time']:g}" if is_idle else "no think time"
@@ -115,7 +121,10 @@ def _read(results: Path, name: str) -> Json:
     path = results / f"{name}.json"
     if not path.exists():
         raise Unrenderable(f"{path}: no such result")
-    found: Json = orjson.loads(path.read_bytes())
+    with told(path.name):
+        found: Json = orjson.loads(path.read_bytes())
+        if not isinstance(found, dict):
+            raise ValueError("no object")
     return found
 
 

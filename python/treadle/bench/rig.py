@@ -25,7 +25,8 @@ from ..srt.checkpoint import resolve_path
 from ..srt.errors import ConfigError
 from .asks import Json
 from .control import Control, Unready
-from .environment import describe_file
+from .environment import describe_file, prepare
+from .flag_values import positive, utf8
 from .processes import (
     OWN_COMMAND,
     Launch,
@@ -79,7 +80,7 @@ class Room:
 def add_flags(found: argparse.ArgumentParser) -> None:
     add = found.add_argument_group("servers that are started here").add_argument
     add("--model-path", default="demo:gemma3-270m", help="of each: a GGUF file, or demo:NAME")
-    add("--threads", type=int, default=2, help="of each")
+    add("--threads", type=positive, default=2, help="of each")
     add("--llama-server", type=Path, help="the program, with its libraries beside it")
 
 
@@ -87,8 +88,21 @@ def add_output(found: argparse.ArgumentParser) -> None:
     add = found.add_argument_group("result").add_argument
     add("--out", default="", help="name of the result, and of what lies beside it")
     add("--results", type=Path, default=Path("benchmark/results"), help="their folder")
-    add("--note", action="append", default=[], help="kept in the result; may be repeated")
+    add(
+        "--note", action="append", type=utf8, default=[], help="kept in the result; may be repeated"
+    )
     add("--disable-tqdm", action="store_true")
+
+
+def result_stem(args: argparse.Namespace) -> Path | None:
+    """Where the result goes, without its ending; its folder is made. Raises Unready, OSError."""
+    if not args.out:
+        return None
+    stem: Path = args.results / args.out
+    if args.out.endswith(("/", ".")) or not stem.name:
+        raise Unready(f"--out {args.out}: expected a name")
+    prepare(stem.with_name(f"{stem.name}.json"))
+    return stem
 
 
 @contextmanager
@@ -135,7 +149,10 @@ def facts(found: Sequence[Served], args: argparse.Namespace) -> Json:
 
 
 def _served(text: str, args: argparse.Namespace, room: Room, stack: ExitStack) -> Served:
-    words = shlex.split(text)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise Unready(f"server {text!r}: {error}") from None
     if not words or words[0] not in (OURS, PEER):
         return _running(text)
     if words[0] == OURS:

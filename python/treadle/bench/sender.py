@@ -15,6 +15,8 @@ import orjson
 
 from ..client.stream import DONE, EventReader
 from .asks import Answer, Ask, Event, Json, Message, Options, Prompt, failed
+from .malformed import told
+from .wire import checked
 from .wires import WIRES
 
 SHOWN = 300  # characters of an answer that is an error
@@ -50,18 +52,19 @@ class Sender:
     async def send(self, ask: Ask, input_len: int) -> Answer:
         """Every failure but one of this program is an answer with `error`. Raises ValueError for a
         prompt that the backend cannot be sent."""
-        data = orjson.dumps(self._wire.body(ask, self._options))
+        data = _dumped(self._wire.body(ask, self._options))
         headers = {"Content-Type": "application/json", **dict(ask.headers)}
         if ask.session:
             headers["X-Session-ID"] = ask.session
         sent_s = self.now_s()
         try:
             events = await self._events(data, headers)
-            said = self._wire.read(events)
+            with told("not an answer"):
+                said = checked(self._wire.read(events))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             return failed(sent_s, input_len, f"{type(error).__name__}: {error}"[:SHOWN])
-        except (KeyError, IndexError, TypeError, _BadAnswer) as error:
-            return failed(sent_s, input_len, f"not an answer: {error}"[:SHOWN])
+        except (ValueError, _BadAnswer) as error:
+            return failed(sent_s, input_len, str(error)[:SHOWN])
         if not said.arrivals:
             return failed(sent_s, input_len, "an answer without a token")
         return Answer(sent_s, input_len, said)
@@ -85,12 +88,25 @@ class Sender:
                 raise _BadAnswer(f"status {response.status}: {text}")
         if response.content_type == "text/event-stream":
             return _parsed(pieces)
+        if not pieces:
+            raise _BadAnswer("nothing")
         whole = b"".join(piece for _, piece in pieces)
         return [Event(pieces[-1][0], _json(whole))]
 
 
 class _BadAnswer(Exception):
     """A refusal, or an answer that is not whole."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"not an answer: {what}")
+
+
+def _dumped(body: Json) -> bytes:
+    """Raises ValueError."""
+    try:
+        return orjson.dumps(body)
+    except orjson.JSONEncodeError as error:
+        raise ValueError(f"no request can be made of this: {error}") from None
 
 
 def _parsed(pieces: list[tuple[float, bytes]]) -> list[Event]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from .environment import append_line
+from .environment import append_line, prepare
 from .serving_flags import parser
 from .serving_result import sglang_line, vllm_line
 from .serving_run import run
@@ -23,6 +23,8 @@ from .serving_table import table
 def main(argv: Sequence[str]) -> int:
     """Exit status. Raises Unready, ValueError, OSError for what the user can mend."""
     args = parser().parse_args(argv)
+    if args.output_file:
+        prepare(args.output_file)
     measured = asyncio.run(run(args))
     result = sglang_line(args, measured)
     kept = vllm_line(args, measured) if args.result_format == "vllm" else result

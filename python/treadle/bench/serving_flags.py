@@ -8,7 +8,7 @@ from pathlib import Path
 from .asks import Json
 from .dataset_flags import add_datasets, add_request_fields
 from .figures import SLOS
-from .flag_values import DEFAULT, above_zero, count, positive
+from .flag_values import DEFAULT, above_zero, count, not_negative, port, positive, utf8
 from .profile import add_profile
 from .wires import WIRES
 
@@ -45,7 +45,7 @@ def _target(found: argparse.ArgumentParser) -> None:
     add("--backend", choices=list(WIRES), help="default: what /v1/models says that serves")
     add("--base-url", help="goes before --host and --port")
     add("--host", default="127.0.0.1", help=DEFAULT)
-    add("--port", type=int, default=30000, help=DEFAULT)
+    add("--port", type=port, default=30000, help=DEFAULT)
     add("--model", default="", help="default: the server's")
 
 
@@ -54,7 +54,7 @@ def _reach(found: argparse.ArgumentParser) -> None:
     add("--served-model-name", default="", help="the name in requests, where --model is a path")
     add("--tokenizer", type=Path, help="tokenizer.json or its folder; default: ask the server")
     add("--header", nargs="*", default=[], metavar="K=V", help="sent with every request")
-    add("--ready-check-timeout-sec", type=float, default=60.0)
+    add("--ready-check-timeout-sec", type=not_negative, default=60.0)
 
 
 def _load(found: argparse.ArgumentParser) -> None:
@@ -74,13 +74,16 @@ def _output(found: argparse.ArgumentParser) -> None:
     add("--result-format", choices=["sglang", "vllm"], default="sglang", help="whose keys it has")
     add("--output-details", action="store_true", help="lists of every request")
     add("--goodput", nargs="+", type=_slo, default=[], metavar="ttft:MS", help=", ".join(SLOS))
-    add("--tag", default=None, help="kept in the result")
+    add("--tag", type=utf8, help="kept in the result")
     add("--print-requests", action="store_true", help="a line for each answer")
     add("--disable-tqdm", action="store_true")
 
 
 def _slo(text: str) -> tuple[str, float]:
     name, _, limit = text.partition(":")
-    if name not in SLOS or not limit:
+    if name not in SLOS:
         raise argparse.ArgumentTypeError(f"{text}: expected {' or '.join(SLOS)}, a colon, ms")
-    return name, float(limit)
+    try:
+        return name, above_zero(limit)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text}: no number of ms") from None

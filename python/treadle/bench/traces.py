@@ -20,6 +20,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from .malformed import length, told
+
 CHAT_BLOCK = 512
 MAX_TURNS = 1 << 12  # of a session: what owners are numbered by
 _MASK = (1 << 64) - 1
@@ -59,29 +61,33 @@ def read_agents(
     path: Path, scale: float, max_turns: int = 0, max_gap_s: float = math.inf
 ) -> list[Session]:
     """`max_turns`: of each session, its first by time; 0: all. `max_gap_s`: longer gaps between
-    turns become as long as that. Raises ValueError."""
+    turns become as long as that. Raises ValueError naming the line, OSError."""
     sessions = []
     for number, line in enumerate(path.read_bytes().splitlines()):
-        row = orjson.loads(line)
-        block = whole(row["block_tokens"] * scale)
-        turns = _turns(row["requests"], number, block, scale)
-        kept = _first(turns, max_turns or len(turns), max_gap_s)
-        sessions.append(Session(row["id"], kept, None, _followers(kept)))
+        with told(f"{path.name}, line {number + 1}"):
+            row = orjson.loads(line)
+            block = whole(row["block_tokens"] * scale)
+            turns = _turns(row["requests"], number, block, scale)
+            kept = _first(turns, max_turns or len(turns), max_gap_s)
+            sessions.append(Session(str(row["id"]), kept, None, _followers(kept)))
     return sessions
 
 
 def read_chats(path: Path, scale: float) -> list[Session]:
     """A session for each request, since the trace tells none; requests that have the first two
-    blocks in common have the same key, as a router derives it from the first message.
+    blocks in common have the same key, as a router derives it from the first message. Raises
+    ValueError naming the line, OSError.
     """
     block = whole(CHAT_BLOCK * scale)
     sessions: list[Session] = []
     seen: set[tuple[int, ...]] = set()
     for number, line in enumerate(path.read_bytes().splitlines()):
-        row = orjson.loads(line)
-        blocks = tuple(row["hash_ids"])
-        prompt = max(1, round(row["input_length"] * scale))
-        output = max(1, round(row["output_length"] * scale))
+        with told(f"{path.name}, line {number + 1}"):
+            row = orjson.loads(line)
+            blocks = tuple(map(int, row["hash_ids"]))
+            prompt = length(row["input_length"] * scale)
+            output = length(row["output_length"] * scale)
+            start_s = row["timestamp"] / 1000
         owner = -1 - number
         lengths = [min(block, prompt - i * block) for i in range(len(blocks))]
         runs = [(b, 0, n) for b, n in zip(blocks, lengths, strict=True) if n > 0]
@@ -91,7 +97,7 @@ def read_chats(path: Path, scale: float) -> list[Session]:
         runs.append((owner, prompt, prompt + output))
         turn = Turn(0.0, prompt, output, -1, shared, owner, tuple(runs))
         key = "-".join(map(str, blocks[:2]))
-        sessions.append(Session(key, (turn,), row["timestamp"] / 1000, {-1: (0,)}))
+        sessions.append(Session(key, (turn,), start_s, {-1: (0,)}))
     return sessions
 
 
@@ -137,10 +143,14 @@ def whole(tokens: float) -> int:
 
 def _turns(rows: list[list[float]], number: int, block: int, scale: float) -> list[Turn]:
     """In the order of the trace, where parents come first. A few are dated before their parents;
-    they are as late as those."""
+    they are as late as those. Raises ValueError."""
+    if not rows:
+        raise ValueError("a session without requests")
     turns: list[Turn] = []
     for index, (at_s, given, made, parent, shared_blocks, *_) in enumerate(rows):
-        prompt, output = max(1, round(given * scale)), max(1, round(made * scale))
+        prompt, output = length(given * scale), length(made * scale)
+        if parent >= index:
+            raise ValueError(f"request {index} has the parent {parent}, which is not before it")
         owner = number * MAX_TURNS + index
         before = turns[int(parent)] if parent >= 0 else None
         common = 0 if before is None else _common(before, prompt, int(shared_blocks) * block, block)

@@ -8,6 +8,8 @@ from typing import Protocol
 
 from .asks import Ask, Event, Json, Options, Prompt, Reading, Tiers
 
+MAX_COUNT = (1 << 31) - 1
+
 
 class Wire(Protocol):
     @property
@@ -20,7 +22,7 @@ class Wire(Protocol):
         """Raises ValueError for a prompt of a kind that this route does not take."""
 
     def read(self, events: Sequence[Event]) -> Reading:
-        """Raises KeyError, IndexError or TypeError for events of another form."""
+        """Raises what `malformed.told` tells for events of another form."""
 
 
 def prompt_field(prompt: Prompt, *, text: str, ids: str) -> Json:
@@ -30,6 +32,20 @@ def prompt_field(prompt: Prompt, *, text: str, ids: str) -> Json:
     if isinstance(prompt, array):
         return {ids: prompt.tolist()}
     raise ValueError("messages are for a chat backend, such as openai-chat")
+
+
+def checked(said: Reading) -> Reading:
+    """Raises ValueError for counts that are none, of which nothing can be made."""
+    tiers = said.tiers
+    counts = [said.prompt_tokens, said.output_tokens, said.cached or 0, said.replayed]
+    counts += [tiers.device, tiers.host, tiers.storage] if tiers else []
+    counts += [*(count for _, count in said.arrivals), *(said.output_ids or ())]
+    for count in counts:
+        if type(count) is not int or not 0 <= count <= MAX_COUNT:
+            raise ValueError(f"{str(count)[:40]!r} where a number of tokens or an id is expected")
+    if not isinstance(said.text, str):
+        raise ValueError("its text is none")
+    return said
 
 
 def read_tiers(told: Json | None) -> Tiers | None:

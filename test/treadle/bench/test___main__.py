@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
 
@@ -22,6 +23,16 @@ def test_flags_are_passed_on(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as end:
         main(["serving", "--help"])
     assert end.value.code == 0 and "--request-rate" in capsys.readouterr().out
+
+
+def test_an_interrupt_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def interrupted(argv: Sequence[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("treadle.bench.report.main", interrupted)
+    assert main(["report"]) == 130 and capsys.readouterr().err == "interrupted\n"
 
 
 def test_loading_a_server_imports_no_torch_and_no_plots():

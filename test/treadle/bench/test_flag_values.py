@@ -10,11 +10,14 @@ import pytest
 from treadle.bench.flag_values import (
     above_zero,
     count,
+    finite,
     json_object,
     not_negative,
+    port,
     positive,
     scale,
     share,
+    utf8,
 )
 
 
@@ -26,8 +29,13 @@ from treadle.bench.flag_values import (
         (above_zero, "0.5", "0", "above 0, got 0"),
         (above_zero, "inf", "nan", "above 0, got nan"),
         (not_negative, "0", "-0.5", "at least 0, got -0.5"),
-        (scale, "1/16", "0/3", "above 0, got 0/3"),
-        (scale, "0.5", "1/0", "above 0, got 1/0"),
+        (count, "5", "9" * 30, "at most 2147483647, got 9"),
+        (port, "65535", "65536", "from 1 to 65535, got 65536"),
+        (finite, "-1", "inf", "finite, got inf"),
+        (utf8, "\u00e9", "\udcff", "UTF-8, got"),
+        (scale, "1/16", "0/3", "above 0 and no infinity, got 0/3"),
+        (scale, "0.5", "1/0", "above 0 and no infinity, got 1/0"),
+        (scale, "1", "1e400", "above 0 and no infinity, got 1e400"),
         (share, "1", "1.5", "from 0 to 1, got 1.5"),
         (json_object, "{}", "[1]", "an object, got"),
         (json_object, "{}", "{", "no JSON"),

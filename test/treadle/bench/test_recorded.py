@@ -106,3 +106,31 @@ def test_an_agentic_trace_has_the_new_messages_of_each_turn(tmp_path: Path):
     path.write_bytes(b"{}")
     with pytest.raises(ValueError, match="conversations"):
         agentic(path, ALL, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        5,
+        {"prompt": ["a"], "output_len": 1},
+        {"prompt": [1 << 40], "output_len": 1},
+        {"prompt": "a", "output_len": [1]},
+        {"prompt": "a", "output_len": 1e300},
+        {"prompt": "a", "output_len": 1, "timestamp": "x"},
+        {"messages": [5], "output_len": 1},
+        {"messages": [{"role": "user", "content": [1]}], "output_len": 1},
+        {"conversations": [{"value": 5}], "output_len": 1},
+    ],
+)
+async def test_a_damaged_entry_is_named(tmp_path: Path, row: object):
+    path = write(tmp_path, [{"prompt": "a", "output_len": 1}, row])
+    with pytest.raises(ValueError, match=r"load\.jsonl, entry 2: "):
+        await lines(path, ALL, 0, count)
+
+
+@pytest.mark.parametrize("row", [[], 5, [5], [{"messages": [{"role": "user", "content": 5}]}]])
+def test_a_damaged_conversation_is_named(tmp_path: Path, row: object):
+    path = tmp_path / "agentic.json"
+    path.write_bytes(orjson.dumps({"conversations": [row]}))
+    with pytest.raises(ValueError, match=r"agentic\.json, conversation 1: "):
+        agentic(path, ALL, 0, 0)

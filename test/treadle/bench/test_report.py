@@ -45,6 +45,13 @@ def test_a_marker_without_its_result_is_an_error(
     assert "no such result" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"summary":[{"best_peer":1}]}'])
+def test_a_damaged_result_is_named(tmp_path: Path, flags: list[str], text: str):
+    (tmp_path / "turns.json").write_text(text)
+    with pytest.raises(ValueError, match="^turns"):
+        report.main(flags)
+
+
 def test_the_readme_is_that_of_the_results(capsys: pytest.CaptureFixture[str]):
     """After new results: `python -m treadle.bench report`."""
     assert report.main(["--check"]) == 0, capsys.readouterr().out

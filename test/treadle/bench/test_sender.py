@@ -54,6 +54,11 @@ async def send(http, url: str) -> Answer:
         (stream(b"data: [DONE]\n\n"), "not an answer"),
         (stream(b"data: nonsense\n\n"), "no JSON"),
         (stream(b'data: {"text":"a"}\n\ndata: [DONE]\n\n'), "meta_info"),
+        (stream(b'data: {"text":5,"meta_info":' + META + b"}\n\ndata: [DONE]\n\n"), "its text"),
+        (stream(EVENT.replace(b"3", b"-3"), b"data: [DONE]\n\n"), "'-3' where a number"),
+        (stream(EVENT.replace(b"3", b'"3"'), b"data: [DONE]\n\n"), "'3' where a number"),
+        (stream(EVENT.replace(b"[1]", b"[9e99]"), b"data: [DONE]\n\n"), "where a number"),
+        (stream(EVENT.replace(META, b"[7]"), b"data: [DONE]\n\n"), "expected form"),
     ],
 )
 async def test_broken_answers_are_errors_of_their_request(handler: Handler, error: str):
@@ -87,3 +92,10 @@ async def test_no_connection_is_used_twice():
         url = str(server.make_url("")).rstrip("/")
         assert [(await send(http, url)).error for _ in range(3)] == [""] * 3
     assert len(set(ports)) == 3
+
+
+async def test_a_request_that_json_cannot_hold_is_the_users_mistake():
+    target, options = Target("a", "http://127.0.0.1:9", "sglang", "m"), Options("m", lora="\udcff")
+    async with open_http({}) as http:
+        with pytest.raises(ValueError, match="no request can be made"):
+            await Sender(http, target, options).send(Ask("a", 1), 1)

@@ -26,6 +26,11 @@ def test_lines_are_appended_and_mistakes_are_told(
     assert os.listdir(tmp_path) == []
 
 
+def test_a_place_that_takes_no_result_is_told_before_the_run(tmp_path: Path):
+    with pytest.raises(IsADirectoryError):
+        serving.main(["--output-file", str(tmp_path)])
+
+
 def test_file_is_named_after_the_run():
     args = parser().parse_args(["--num-prompts", "9", "--random-input-len", "5"])
     name = serving.default_file(args, "sglang")
@@ -33,7 +38,7 @@ def test_file_is_named_after_the_run():
 
 
 async def test_table_shows_a_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    server, file = FakeServer(), tmp_path / "out.jsonl"
+    server, file = FakeServer(), tmp_path / "new/out.jsonl"
     async with server.running() as url:
         flags = [*SMALL.split(), "--base-url", url, "--cache-report", "--output-file", str(file)]
         for more in ([], ["--result-format", "vllm"]):

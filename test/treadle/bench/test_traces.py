@@ -84,3 +84,29 @@ def test_chats_share_the_blocks_that_they_name(tmp_path: Path):
     assert [len(found) for found in ids] == [19 + 1, 24 + 1]
     assert shared(*ids) == 16 == second.turns[0].shared
     assert first.key == second.key and second.start_s == 2.5
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ([1], "not of the expected form"),
+        ({"id": "a", "requests": []}, "no 'block_tokens'"),
+        ({"id": "a", "block_tokens": 64, "requests": []}, "without requests"),
+        ({"id": "a", "block_tokens": 64, "requests": [[0, 9, 9, 3, 0, "s"]]}, "not before it"),
+        ({"id": "a", "block_tokens": 64, "requests": [[0, 1e30, 9, -1, 0, "s"]]}, "at most"),
+    ],
+)
+def test_a_damaged_line_is_named(agents: Path, row: object, message: str):
+    lines = agents.read_bytes().splitlines()
+    agents.write_bytes(lines[0] + b"\n" + orjson.dumps(row))
+    with pytest.raises(ValueError, match=rf"{agents.name}, line 2: .*{message}"):
+        read_agents(agents, 1.0)
+
+
+@pytest.mark.parametrize("damage", [{"hash_ids": [[1]]}, {"timestamp": "x"}, {"input_length": ""}])
+def test_a_damaged_request_of_a_chat_trace_is_named(tmp_path: Path, damage: dict):
+    row = {"timestamp": 0, "input_length": 9, "output_length": 9, "hash_ids": [0]}
+    path = tmp_path / "chats.jsonl"
+    path.write_bytes(orjson.dumps(row | damage))
+    with pytest.raises(ValueError, match=r"chats\.jsonl, line 1: "):
+        read_chats(path, 1.0)
