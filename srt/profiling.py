@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ProfileOptions:
-    """Files are `folder/name-rank<r>.trace.json`. `num_steps` 0: until it is stopped."""
+    """Files are `folder/name-rank<r>.trace.json`. `num_steps` 0: until it is stopped, or
+    has become too long."""
 
     folder: str
     name: str

@@ -192,7 +192,7 @@ FIELDS = {
     "data": FieldDoc("Not read."),
     "source": FieldDoc("Refused."),
     "output_dir": FieldDoc("A folder of the server's machine."),
-    "num_steps": count("Ends the trace after so many steps.", minimum=1),
+    "num_steps": count("Ends the trace after so many steps; 1000 if none are given.", minimum=1),
     "activities": FieldDoc("CPU and GPU."),
     "with_stack": FieldDoc("Keep the Python stack of every operator."),
     "record_shapes": FieldDoc("Keep the shapes of every operator's arguments."),

@@ -1,7 +1,8 @@
 """Profiles of a worker: torch's profiler from one message to another, or for some steps.
 
 Invariant: at most one profile runs, and one that has run to its end left a trace file. The trace is
-written between two steps and takes seconds for a long profile; nothing is computed meanwhile.
+written between two steps and takes seconds for a long profile; nothing is computed meanwhile. A
+step is megabytes of memory until then, so a profile that nobody stops ends after `MAX_STEPS`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from .marks import Marks
 
 log = logging.getLogger(__name__)
 
+MAX_STEPS = 1000  # where none are asked for
+
 
 class Profiler:
     """`rank`, the worker's, is a part of the file's name."""
@@ -27,6 +30,7 @@ class Profiler:
         self._profile: profile | None = None
         self._path = Path()
         self._steps_left = 0
+        self._is_cut = False  # by `MAX_STEPS`, and its stop is still to come
         self.marks = Marks(has_nvtx=torch.cuda.is_available())
 
     def start(self, options: ProfileOptions) -> tuple[bool, str]:
@@ -47,15 +51,17 @@ class Profiler:
             with_stack=options.with_stack,
             record_shapes=options.record_shapes,
         )
-        self._path, self._steps_left = path, options.num_steps
+        self._path, self._steps_left = path, options.num_steps or MAX_STEPS
+        self._is_cut = not options.num_steps
         self._profile.start()
         self.marks.is_profiled = True
         return True, str(path)
 
     def stop(self) -> tuple[bool, str]:
-        """Whether a profile was running, and where its trace is."""
+        """Whether a profile was running, or was cut, and where its trace is."""
+        was_cut, self._is_cut = self._is_cut, False
         if self._profile is None:
-            return False, "no profile is being taken"
+            return (True, str(self._path)) if was_cut else (False, "no profile is being taken")
         running, self._profile = self._profile, None
         self.marks.is_profiled = False
         running.stop()
@@ -64,8 +70,13 @@ class Profiler:
         return True, str(self._path)
 
     def stepped(self) -> None:
-        """After every step: ends a profile of as many steps as were asked for."""
-        if self._profile is not None and self._steps_left > 0:
-            self._steps_left -= 1
-            if self._steps_left == 0:
-                self.stop()
+        """After every step: ends a profile of as many steps as were asked for, or may be taken."""
+        if self._profile is None:
+            return
+        self._steps_left -= 1
+        if self._steps_left == 0:
+            is_cut = self._is_cut
+            self.stop()
+            self._is_cut = is_cut
+            if is_cut:
+                log.warning(event("profile_cut", {"steps": MAX_STEPS, "path": self._path}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import torch
 
 from treadle.srt.profiling import ProfileOptions
@@ -35,6 +36,21 @@ def test_a_profile_ends_by_itself_after_its_steps(tmp_path: Path):
     profiler.stepped()
     assert "traceEvents" in path.read_text()
     profiler.stepped()
+
+
+def test_a_profile_that_nobody_stops_is_cut_and_its_late_stop_names_the_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("treadle.srt.worker.profiler.MAX_STEPS", 2)
+    profiler = Profiler()
+    profiler.start(ProfileOptions(str(tmp_path), "p"))
+    path = tmp_path / "p-rank0.trace.json"
+    profiler.stepped()
+    assert path.read_text() == ""
+    profiler.stepped()
+    assert "traceEvents" in path.read_text()
+    assert profiler.stop() == (True, str(path))
+    assert profiler.stop() == (False, "no profile is being taken")
 
 
 def test_a_folder_that_cannot_be_written_is_an_answer(tmp_path: Path):
