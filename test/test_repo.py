@@ -59,7 +59,7 @@ WITHOUT_MIRROR = {
     "treadle/flags/row.py", "treadle/flags/model.py", "treadle/flags/server.py",
     "treadle/flags/engine.py", "treadle/flags/watching.py",
     "treadle/router/errors.py",  # values
-    "treadle/bench/asks.py", "treadle/bench/control.py", "treadle/bench/datasets.py",
+    "treadle/bench/asks.py", "treadle/bench/control.py",
     "treadle/bench/agent_flags.py",  # through bench/test_agent
     "treadle/bench/dataset_flags.py", "treadle/bench/progress.py", "treadle/bench/reach.py",
     "treadle/bench/serving_table.py", "treadle/bench/spread.py",  # through bench/test_serving

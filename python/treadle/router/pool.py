@@ -77,9 +77,6 @@ class Pool:
                 await asyncio.wait_for(self._is_empty.wait(), CLOSE_S)
 
     def _keep(self, key: Key, connection: Connection) -> None:
-        if self._is_closed:
-            connection.abort()
-            return
         loop = asyncio.get_running_loop()
         self._idle.setdefault(key, deque()).append((loop.time(), connection))
         if self._sweeper is None:

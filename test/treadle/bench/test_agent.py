@@ -56,10 +56,10 @@ async def test_both_servers_get_the_same_prompts_and_tell_comparable_rows(
     assert "| 2 | llamacpp |" in capsys.readouterr().out
 
 
-async def test_every_turn_has_a_line(tmp_path: Path):
+async def test_every_turn_has_a_line_beside_the_plots(tmp_path: Path):
     server = FakeServer()
-    flags = f"{SMALL} --out try --results {tmp_path} --no-plots --run-id r"
-    await run(tmp_path, flags, server)
+    await run(tmp_path, f"{SMALL} --out try --results {tmp_path} --run-id r", server)
+    assert (tmp_path / "try.svg").exists() and (tmp_path / "try.png").exists()
     lines = [orjson.loads(x) for x in (tmp_path / "try_turns.jsonl").read_bytes().splitlines()]
     assert len(lines) == 2 * 2 * 3
     names = {(line["session"], line["turn"]) for line in lines}

@@ -81,8 +81,14 @@ async def test_a_session_ends_with_its_first_error(sessions: list[Session]):
     assert [bool(sample.answer.error) for sample in samples] == [False, True, True]
 
 
-async def test_no_turn_begins_after_the_time(sessions: list[Session]):
-    assert await play(sessions, Pace(1, 0, 1e-9, 0.0, 0.0), FakeServer()) == []
+@pytest.mark.parametrize(("seconds", "turns"), [(0.5, 1), (2.0, 2), (3.0, 3), (3.5, 4)])
+async def test_no_turn_begins_after_the_time(
+    sessions: list[Session], monkeypatch: pytest.MonkeyPatch, seconds: float, turns: int
+):
+    """A session has three; an answer takes a second."""
+    server = FakeServer()
+    monkeypatch.setattr(Sender, "now_s", lambda sender: float(len(server.asked)))
+    assert len(await play(sessions, Pace(1, 0, seconds, 0.0, 0.0), server)) == turns
 
 
 async def test_prompts_that_the_backend_cannot_be_sent_are_told():

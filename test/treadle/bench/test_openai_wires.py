@@ -6,7 +6,7 @@ from array import array
 
 import pytest
 
-from treadle.bench.asks import Ask, Event, Options, Tiers
+from treadle.bench.asks import Ask, Event, Message, Options, Tiers
 from treadle.bench.wires import WIRES
 
 IDS = array("i", [5, 6])
@@ -21,6 +21,15 @@ def test_an_embedding_is_an_answer_without_tokens():
     assert (said.arrivals, said.prompt_tokens, said.output_tokens) == (((0.25, 0),), 2, 0)
     with pytest.raises(ValueError, match="logprobs"):
         wire.body(Ask("a", 1), Options("m", top_logprobs=0))
+    with pytest.raises(TypeError, match="empty"):
+        wire.read([Event(0.25, {"data": [{"embedding": []}]})])
+
+
+def test_logprobs_are_asked_for_in_each_routes_words():
+    options = Options("m", top_logprobs=2)
+    assert WIRES["openai"].body(Ask("a", 1), options)["logprobs"] == 2
+    body = WIRES["openai-chat"].body(Ask((Message("user", "a"),), 1), options)
+    assert (body["logprobs"], body["top_logprobs"]) == (True, 2)
 
 
 def test_tiers_tell_what_was_cached_where_usage_does_not():

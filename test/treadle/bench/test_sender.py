@@ -59,6 +59,7 @@ async def send(http, url: str) -> Answer:
         (stream(EVENT.replace(b"3", b'"3"'), b"data: [DONE]\n\n"), "'3' where a number"),
         (stream(EVENT.replace(b"[1]", b"[9e99]"), b"data: [DONE]\n\n"), "where a number"),
         (stream(EVENT.replace(META, b"[7]"), b"data: [DONE]\n\n"), "expected form"),
+        (stream(EVENT.replace(b'tokens":1', b'tokens":0'), b"data: [DONE]\n\n"), "without a token"),
     ],
 )
 async def test_broken_answers_are_errors_of_their_request(handler: Handler, error: str):

@@ -41,9 +41,10 @@ async def test_table_shows_a_result(tmp_path: Path, capsys: pytest.CaptureFixtur
     server, file = FakeServer(), tmp_path / "new/out.jsonl"
     async with server.running() as url:
         flags = [*SMALL.split(), "--base-url", url, "--cache-report", "--output-file", str(file)]
+        flags += ["--goodput", "ttft:60000"]
         for more in ([], ["--result-format", "vllm"]):
             assert await asyncio.to_thread(serving.main, [*flags, *more]) == 0
     shown = capsys.readouterr().out
-    assert "TTFT" in shown and "Cached prompt tokens" in shown
+    assert "TTFT" in shown and "Cached prompt tokens" in shown and "within limits" in shown
     ours, theirs = map(orjson.loads, file.read_bytes().splitlines())
     assert "mean_e2e_latency_ms" in ours and "mean_e2el_ms" in theirs

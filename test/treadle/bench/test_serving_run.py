@@ -69,6 +69,18 @@ async def test_cache_report_sums_what_the_server_says():
     )
 
 
+async def test_a_warm_up_that_fails_ends_the_run():
+    with pytest.raises(ValueError, match="the warm-up request failed: .*503"):
+        await run(FakeServer(fails_after=0), SMALL)
+
+
+async def test_texts_may_be_sent_as_messages():
+    server = FakeServer()
+    result = await run(server, f"{SMALL} --apply-chat-template")
+    assert result["backend"] == "sglang-oai-chat" and result["completed"] == 6
+    assert all(body["messages"] for body in server.bodies)
+
+
 async def test_cache_is_emptied_after_the_warm_up():
     server = FakeServer()
     await run(server, f"{SMALL} --flush-cache")

@@ -103,15 +103,23 @@ async def test_names_are_looked_up_and_kept_for_a_while(monkeypatch: pytest.Monk
     async def look_up(host, *args, **named):
         nonlocal num_asked
         num_asked += 1
-        if host != "here":
+        if not host.startswith("here"):
             raise socket.gaierror(-2, "no such name")
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 1))]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{i}", 1)) for i in (1, 2)]
 
     monkeypatch.setattr(loop, "getaddrinfo", look_up)
     origin = Origin.parse("http://here:1")
     for _ in range(2):
-        assert await dialer._addresses(origin) == ["127.0.0.1"]
+        assert await dialer._addresses(origin) == ["127.0.0.1", "127.0.0.2"]
     assert num_asked == 1
+    known = await dialer._addresses(origin)
+    known.reverse()  # as if the second had answered
+    pass_time(dialer_module.NAME_S)
+    assert await dialer._addresses(origin) == ["127.0.0.2", "127.0.0.1"] and num_asked == 2
+    monkeypatch.setattr(dialer_module, "MAX_NAMES", 1)
+    await dialer._addresses(Origin.parse("http://here.:1"))
+    await dialer._addresses(origin)
+    assert num_asked == 4
     with pytest.raises(Broken, match="gaierror") as error:
         await dialer.connect(Origin.parse("http://elsewhere:1"), make)
     assert error.value.kind is Break.NOT_SENT

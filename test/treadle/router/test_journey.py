@@ -213,6 +213,14 @@ async def test_a_stream_that_gave_only_headers_goes_on_elsewhere():  # 4.5
         assert [s.path for s in broken.seen] == ["/generate", "/abort_request"] * 2
 
 
+async def test_another_status_after_headers_ends_the_stream_in_an_error():
+    async with routing(stream(is_whole=False), answer(400, b"no")) as bench:
+        (name,) = bench.sessions_of(bench.replicas[0], 1)
+        got = await bench.post("/generate", {"stream": True, "session_id": name})
+        assert b"another replica answered with status 400" in got.content
+        assert b"stream_broken" in got.content
+
+
 async def test_half_of_a_plain_body_ends_in_a_cut_connection():  # A21
     has_come = asyncio.Event()
 
@@ -322,6 +330,13 @@ async def test_a_worker_may_be_named():
             got = await bench.post(x_session_id="s", x_smg_target_worker=url)
             assert got.content == body
         assert (await bench.post(x_smg_target_worker="nobody")).status_code == 400
+
+
+async def test_a_request_for_a_worker_is_answered_by_it_or_by_nobody():
+    async with routing(reset_before_headers, answer()) as bench:
+        named = {"x_smg_target_worker": bench.replicas[0].url}
+        assert (await bench.post(**named)).status_code == 502
+        assert not bench.replicas[1].seen
 
 
 async def test_server_side_sessions_stay_on_their_replica_and_are_lost_with_it():  # 4.6, A22
