@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from pathlib import Path
 
@@ -101,7 +102,8 @@ class Fleet:
         """SIGKILL to every process of a replica, first the one that holds the connections."""
         server = self.servers[url]
         for child in sorted(server.children, key=lambda c: "tokenizer" not in c.cmdline()[0]):
-            child.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):  # its launcher was faster
+                child.kill()
         server.process.kill()
 
     def restart(self, url: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import re
@@ -83,7 +84,7 @@ class Server:
         if self.process.poll() is None:
             self.process.kill()
         for child in self.children:
-            if psutil.pid_exists(child.pid):
+            with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill()
         self.process.wait(WAIT_S)
         self._reader.join(WAIT_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import time
 from collections.abc import Iterator
@@ -118,10 +119,12 @@ async def test_a_killed_replica_breaks_only_its_streams_and_moves_only_its_sessi
         held = [fleet.hold(url) for url in fleet.servers]
         homes = {name: turn.replica for name, turn in zip(names, streams, strict=True)}
         victim = max(fleet.servers, key=list(homes.values()).count)
-        fleet.kill(victim)
-        for worker in held:
-            if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE:
-                worker.resume()
+        try:
+            fleet.kill(victim)
+        finally:
+            for worker in held:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    worker.resume()
         await asyncio.gather(*tasks)
         broken = [turn for turn in streams if not turn.is_whole]
         assert broken and {turn.replica for turn in broken} == {victim}
