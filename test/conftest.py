@@ -15,8 +15,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 if not os.path.exists("/dev/nvidiactl"):
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-# How long an example takes says how busy the machine is.
-settings.register_profile("treadle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes says how busy the machine is; and every run draws the same examples, so
+# that a change fails for what it did. `--hypothesis-profile search` draws others.
+PROFILE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("search", PROFILE)
+settings.register_profile("treadle", PROFILE, derandomize=True)
 settings.load_profile("treadle")
 
 

@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak-seconds", type=float, default=3.0, help="length of the soak test")
     parser.addoption("--fuzz-requests", type=int, default=100, help="least generated requests")
     parser.addoption("--storm-requests", type=int, default=40, help="of each storm of aborts")
-    parser.addoption("--chaos-seconds", type=float, default=8.0, help="of the router under kills")
+    parser.addoption("--chaos-seconds", type=float, default=6.0, help="of the router under kills")
     parser.addoption("--chaos-sessions", type=int, default=12, help="closed loops in it")
 
 

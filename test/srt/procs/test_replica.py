@@ -21,7 +21,11 @@ WAIT_S = 60.0
 LAUNCH = """
 import sys
 from treadle.launch_server import main
+from treadle.srt.procs import replica
 from treadle.srt.procs.replica import Programs
+if "tokenizer-hangs" in sys.argv:  # nothing is to be had from waiting for it
+    replica.LAST_ANSWER_S = 0.5
+    replica.STOP_ORDER = (("tokenizer", 0.5), *replica.STOP_ORDER[1:])
 sys.exit(main(sys.argv[1:], programs=Programs("standin_tokenizer", "standin", "standin")))
 """
 CONFIG = {

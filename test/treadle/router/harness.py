@@ -13,12 +13,14 @@ from typing import Any
 import httpx
 
 from test.treadle.router.fake_replica import FakeReplica, Script
+from treadle.router import process
 from treadle.router.config import RouterConfig
 from treadle.router.keys import hash_key
 from treadle.router.process import Router, make_upstream, settle
 from treadle.srt.net.http_server import bind
 
 WAIT_S = 60.0
+process.TICK_S = 0.01  # each test stops a router
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}]}
 
 
