@@ -91,7 +91,7 @@ def established(server: Server) -> int:
 async def test_random_disconnects_leak_nothing(serve: StartServer, pytestconfig: pytest.Config):
     seconds = pytestconfig.getoption("--soak-seconds")
     # few pages: they are not resident until written, and the first load has to write them all
-    server = serve("demo:smollm2-135m", "--kv-cache-memory", "96M")
+    server = serve("demo:smollm2-135m", "--kv-cache-memory", "64M")
     while True:  # buffers grow to their size, and each page has been written
         await load(server, max(3.0, seconds / 3), seed=1)
         if await evicted_pages(server) > 0:
