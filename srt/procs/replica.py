@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import signal
 import time
 from dataclasses import dataclass
 from typing import NoReturn
@@ -132,9 +131,9 @@ class Replica:
         )
 
     def _last_word(self, child: Child) -> str:
-        """The message of a `Failed` that arrives within `LAST_WORD_S`, or "": who was killed had no
-        time for one."""
-        if child.process.returncode == -signal.SIGKILL:
+        """The message of a `Failed` that arrives within `LAST_WORD_S`, or "": whom a signal ended,
+        a crash of native code among them, had no time for one."""
+        if child.process.returncode is not None and child.process.returncode < 0:
             return ""
         deadline = time.monotonic() + LAST_WORD_S
         while (left := deadline - time.monotonic()) > 0:

@@ -30,7 +30,7 @@ class Profiler:
         self._profile: profile | None = None
         self._path = Path()
         self._steps_left = 0
-        self._is_cut = False  # by `MAX_STEPS`, and its stop is still to come
+        self._awaits_stop = False  # no number of steps was given, so a stop is to come
         self.marks = Marks(has_nvtx=torch.cuda.is_available())
 
     def start(self, options: ProfileOptions) -> tuple[bool, str]:
@@ -52,21 +52,18 @@ class Profiler:
             record_shapes=options.record_shapes,
         )
         self._path, self._steps_left = path, options.num_steps or MAX_STEPS
-        self._is_cut = not options.num_steps
+        self._awaits_stop = not options.num_steps
         self._profile.start()
         self.marks.is_profiled = True
         return True, str(path)
 
     def stop(self) -> tuple[bool, str]:
-        """Whether a profile was running, or was cut, and where its trace is."""
-        was_cut, self._is_cut = self._is_cut, False
-        if self._profile is None:
-            return (True, str(self._path)) if was_cut else (False, "no profile is being taken")
-        running, self._profile = self._profile, None
-        self.marks.is_profiled = False
-        running.stop()
-        running.export_chrome_trace(str(self._path))
-        log.info(event("profile_written", {"path": self._path}))
+        """Whether a profile was running, or was cut before this, and where its trace is."""
+        if self._profile is not None:
+            self._write()
+        elif not self._awaits_stop:
+            return False, "no profile is being taken"
+        self._awaits_stop = False
         return True, str(self._path)
 
     def stepped(self) -> None:
@@ -75,8 +72,14 @@ class Profiler:
             return
         self._steps_left -= 1
         if self._steps_left == 0:
-            is_cut = self._is_cut
-            self.stop()
-            self._is_cut = is_cut
-            if is_cut:
+            self._write()
+            if self._awaits_stop:
                 log.warning(event("profile_cut", {"steps": MAX_STEPS, "path": self._path}))
+
+    def _write(self) -> None:
+        assert self._profile is not None
+        running, self._profile = self._profile, None
+        self.marks.is_profiled = False
+        running.stop()
+        running.export_chrome_trace(str(self._path))
+        log.info(event("profile_written", {"path": self._path}))
